@@ -1,1 +1,22 @@
-//! Waterwheel.
+//! Waterwheel: a stream host. It reads records from replayable sources, runs people's own logic as WebAssembly components and
+//! delivers the results to sinks with the guarantee that was asked for.
+//!
+//! The modules in reading order, which is the order in which a record meets them:
+//!
+//! - [`record`]: the columnar batch that everything shares, and key groups;
+//! - [`source`]: where records come from, and the trait to bring your own;
+//! - [`operator`]: what turns records into records;
+//! - [`state`]: what operators remember, in files of a checkpoint;
+//! - [`sink`]: where they go, and the traits to bring your own;
+//! - [`config`]: durations, sizes and faults of a configuration;
+//! - [`error`]: the error that reaches the supervisor of a job.
+
+pub mod config;
+pub mod error;
+pub mod operator;
+pub mod record;
+pub mod sink;
+pub mod source;
+pub mod state;
+
+pub use error::Error;

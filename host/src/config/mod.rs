@@ -1,0 +1,9 @@
+//! What options are made of: durations and sizes as people write them, and the faults of a configuration, each with its path.
+
+mod duration;
+mod fault;
+mod size;
+
+pub use duration::Span;
+pub use fault::{Fault, Faults};
+pub use size::Size;

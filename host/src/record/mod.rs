@@ -1,0 +1,13 @@
+//! What flows: batches of records in columns, the headers and origins that the host keeps beside them, and key groups.
+
+mod batch;
+mod column;
+mod headers;
+mod key_group;
+mod origin;
+
+pub use batch::{Batch, BatchFault, Row};
+pub use column::Column;
+pub use headers::{Header, Headers};
+pub use key_group::{KeyGroups, key_group};
+pub use origin::{Origin, Place, SplitTable};

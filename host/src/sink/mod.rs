@@ -1,0 +1,122 @@
+//! Sinks: where records go. A sink declares what it can promise; a job that asks for more is refused.
+
+use crate::config::Fault;
+use crate::record::{Batch, SplitTable};
+use crate::Error;
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt::{self, Debug};
+use std::sync::Arc;
+
+/// What a sink promises about each record through crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Guarantee {
+    /// Nothing: records may be lost or repeated.
+    None,
+    /// No record is lost; some may be repeated after a crash.
+    AtLeastOnce,
+    /// Every record's effect is visible once.
+    ExactlyOnce,
+}
+
+impl fmt::Display for Guarantee {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::AtLeastOnce => "at-least-once",
+            Self::ExactlyOnce => "exactly-once",
+        })
+    }
+}
+
+/// What a writer is opened with.
+#[derive(Clone, Debug)]
+pub struct WriterContext {
+    /// The id of the job, which names of pending work carry.
+    pub job: String,
+    /// The uid of the sink in the job.
+    pub uid: String,
+    /// The number of this subtask, from 0.
+    pub subtask: usize,
+    /// The number of subtasks of this sink.
+    pub parallelism: usize,
+    /// The generation of the run: names of pending work carry it, so that only what is older is ever cleaned up.
+    pub generation: u64,
+    /// Turns the origin of a record into words, for errors.
+    pub split_table: SplitTable,
+}
+
+/// A sink of a job: opens writers.
+#[async_trait]
+pub trait Sink: Send + Sync + Debug {
+    /// Opens the writer of one subtask.
+    async fn open(&self, context: WriterContext) -> Result<Box<dyn SinkWriter>, Error>;
+
+    /// The other face of a sink that is exactly-once by two-phase commit. By default there is none.
+    fn as_two_phase(&self) -> Option<&dyn TwoPhaseSink> {
+        None
+    }
+}
+
+/// The writer of one subtask.
+#[async_trait]
+pub trait SinkWriter: Send {
+    /// Takes a batch. It need not be durable before [`SinkWriter::flush`] or [`SinkWriter::prepare`].
+    async fn write(&mut self, batch: &Batch) -> Result<(), Error>;
+
+    /// Returns when all that was written is durable. An at-least-once sink is flushed at every barrier before the checkpoint goes on.
+    async fn flush(&mut self) -> Result<(), Error>;
+
+    /// The first phase, of an exactly-once writer at the barrier of a checkpoint: all that was written since the barrier before is durable
+    /// and invisible, survives the process, and what comes later is separate from it. The answer is what [`TwoPhaseSink::commit`] needs;
+    /// it goes into the manifest. Nothing written: an empty list.
+    async fn prepare(&mut self, _checkpoint: u64) -> Result<Vec<Value>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// The input has ended and the last checkpoint is completed, or the job is stopping.
+    async fn close(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A sink that is exactly-once by two-phase commit: its writers prepare, the host commits what the manifest of a checkpoint names.
+///
+/// 1. Nothing is visible before `commit`.
+/// 2. `commit` and `abort` are idempotent, and checked: a commit that finds neither the prepared work nor its result fails and names what is missing.
+/// 3. Prepared work survives the process.
+#[async_trait]
+pub trait TwoPhaseSink: Send + Sync {
+    /// Makes prepared work visible, in the order given. Called again with the same work after a crash.
+    async fn commit(&self, prepared: &[Value]) -> Result<(), Error>;
+
+    /// Undoes prepared work that no manifest holds. For recovery only.
+    async fn abort(&self, prepared: &[Value]) -> Result<(), Error>;
+
+    /// Deletes what runs of this job of a generation below `below` left, prepared or not, except what `keep` names.
+    async fn clean_up(&self, job: &str, below: u64, keep: &[Value]) -> Result<(), Error>;
+}
+
+/// A kind of sink that job files can name as `type`.
+pub trait SinkType: Send + Sync + Debug {
+    /// The name in job files.
+    fn name(&self) -> &str;
+
+    /// The JSON schema of its options (an object without `uid`, `type` and what all sinks share).
+    fn options_schema(&self) -> schemars::Schema;
+
+    /// What it can promise, in rising order.
+    fn guarantees(&self) -> &[Guarantee];
+
+    /// What it can promise in a sentence, and by what: the refusal of a stronger guarantee, and the plan, say it.
+    fn promise(&self) -> &str;
+
+    /// Makes the sink from its options and the guarantee that was asked for, which is one of [`SinkType::guarantees`].
+    ///
+    /// # Errors
+    /// Every fault at once; the paths start at the options.
+    fn create(&self, uid: &str, options: &Value, guarantee: Guarantee) -> Result<Arc<dyn Sink>, Vec<Fault>>;
+}

@@ -1,0 +1,134 @@
+//! Sources: where records come from. A source is cut into splits (a partition, a file), each read in order and replayable from any position.
+
+use crate::config::Fault;
+use crate::record::{Batch, SplitTable};
+use crate::Error;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A split and where reading it goes on: what a checkpoint keeps of a source. Position and stop are the source's own JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Split {
+    /// The name of the split within its source; it never changes.
+    pub id: String,
+    /// Where the next record is read.
+    pub position: Value,
+    /// Where reading ends; none for a split without an end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Value>,
+    /// Whether the split has been read to its end.
+    #[serde(default)]
+    pub finished: bool,
+}
+
+/// How large a batch may become, and how long a reader may wait for it to fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Records at most.
+    pub records: usize,
+    /// Bytes at most; a single larger record is a batch of its own.
+    pub bytes: usize,
+    /// How long to wait for more once a record is there.
+    pub linger: Duration,
+}
+
+impl BatchLimits {
+    /// Whether a batch has no room for another record.
+    pub fn reached(&self, batch: &Batch) -> bool {
+        batch.len() >= self.records || batch.byte_len() >= self.bytes
+    }
+}
+
+/// What a reader is opened with.
+#[derive(Clone, Debug)]
+pub struct ReaderContext {
+    /// The uid of the source in the job.
+    pub uid: String,
+    /// The number of this subtask, from 0.
+    pub subtask: usize,
+    /// The number of subtasks of this source.
+    pub parallelism: usize,
+    /// How large batches may become.
+    pub limits: BatchLimits,
+    /// Where the reader gets the numbers of its splits, for the origins of its records.
+    pub split_table: SplitTable,
+}
+
+/// What a call of [`SourceReader::next_batch`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadStatus {
+    /// There may be more; the batch may have stayed empty.
+    Open,
+    /// All splits of this reader were read to their ends; the batch may hold their last records. Later calls say the same unless splits are added.
+    Finished,
+}
+
+/// A source of a job: finds the splits and opens readers of them.
+#[async_trait]
+pub trait Source: Send + Sync + Debug {
+    /// Finds splits other than those in `known`, with the position where reading starts, and the end if it is bounded, both resolved:
+    /// what a word such as `latest` means is decided here, once, and never again after a crash.
+    ///
+    /// Called once before the first record (`known` is empty), and every [`Source::discovery_interval`] afterwards.
+    async fn discover(&self, known: &BTreeSet<String>) -> Result<Vec<Split>, Error>;
+
+    /// How often to look for new splits. By default never.
+    fn discovery_interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether the source ends by itself.
+    fn is_bounded(&self) -> bool;
+
+    /// Opens the reader of one subtask; its splits follow by [`SourceReader::add_splits`].
+    async fn open(&self, context: ReaderContext) -> Result<Box<dyn SourceReader>, Error>;
+}
+
+/// The reader of one subtask.
+///
+/// 1. Replayable: from a position that [`SourceReader::positions`] reported, the same records follow in the same order.
+/// 2. Records of one split come in order.
+/// 3. `next_batch` is cancel-safe: whenever its future is dropped, `positions` lies behind exactly the records that were appended to the batch.
+#[async_trait]
+pub trait SourceReader: Send {
+    /// Takes splits to read from their positions.
+    async fn add_splits(&mut self, splits: Vec<Split>) -> Result<(), Error>;
+
+    /// Appends the next records to `batch`: waits for the first one, then until the batch is full or the linger time is over.
+    /// A reader without splits, or with nothing more to read for now, waits; it never spins.
+    async fn next_batch(&mut self, batch: &mut Batch) -> Result<ReadStatus, Error>;
+
+    /// All splits that were ever added, finished ones too, with the position behind the last record appended.
+    fn positions(&self) -> Vec<Split>;
+
+    /// How many records are known to wait, if the source knows.
+    fn pending_records(&self) -> Option<u64> {
+        None
+    }
+
+    /// A checkpoint that holds these positions was completed. Only informs the outside; an error is logged and changes nothing.
+    async fn on_completed(&mut self, _positions: &[Split]) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A kind of source that job files can name as `type`.
+pub trait SourceType: Send + Sync + Debug {
+    /// The name in job files.
+    fn name(&self) -> &str;
+
+    /// The JSON schema of its options (an object without `uid`, `type` and what all sources share).
+    fn options_schema(&self) -> schemars::Schema;
+
+    /// Makes the source from its options.
+    ///
+    /// # Errors
+    /// Every fault at once; the paths start at the options.
+    fn create(&self, uid: &str, options: &Value) -> Result<Arc<dyn Source>, Vec<Fault>>;
+}

@@ -1,0 +1,11 @@
+//! What operators remember: entries in columns, the files of a checkpoint that hold them, and how a base and its deltas become one.
+//!
+//! The host never needs to understand a value; it needs keys, to deal entries to key groups, and the names and versions of states.
+
+mod chain;
+mod entries;
+mod file;
+
+pub use chain::{StateReader, merge};
+pub use entries::{Entries, EntriesFault, EntryRef};
+pub use file::{StateFileError, StateWriter, read_chunks};
