@@ -3,11 +3,13 @@
 mod batch;
 mod column;
 mod headers;
+mod json_pointer;
 mod key_group;
 mod origin;
 
 pub use batch::{Batch, BatchFault, Row};
 pub use column::Column;
 pub use headers::{Header, Headers};
+pub use json_pointer::{JsonPointer, PointerFault};
 pub use key_group::{KeyGroups, key_group};
 pub use origin::{Origin, Place, SplitTable};
