@@ -2,8 +2,10 @@
 
 mod duration;
 mod fault;
+mod options;
 mod size;
 
 pub use duration::Span;
 pub use fault::{Fault, Faults};
+pub use options::parse_options;
 pub use size::Size;

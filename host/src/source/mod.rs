@@ -1,5 +1,10 @@
 //! Sources: where records come from. A source is cut into splits (a partition, a file), each read in order and replayable from any position.
 
+pub mod generator;
+mod rate;
+
+pub use generator::GeneratorType;
+
 use crate::config::Fault;
 use crate::record::{Batch, SplitTable};
 use crate::Error;
@@ -39,6 +44,11 @@ pub struct BatchLimits {
 }
 
 impl BatchLimits {
+    /// Whether a batch has room for a record of so many bytes of key and value; an empty one has, whatever the size.
+    pub fn has_room(&self, batch: &Batch, bytes: usize) -> bool {
+        batch.is_empty() || (batch.len() < self.records && batch.byte_len() + bytes <= self.bytes)
+    }
+
     /// Whether a batch has no room for another record.
     pub fn reached(&self, batch: &Batch) -> bool {
         batch.len() >= self.records || batch.byte_len() >= self.bytes
