@@ -1,0 +1,18 @@
+//! Checkpoints: what makes the output of a job exact through crashes, upgrades and second instances.
+//!
+//! Reading order: [`protocol`] (pure: what an entry of the log says, and every decision) → [`storage`] (where
+//! it is kept) → [`participants`] (who takes part in a commit) → [`log`] (put, read, generations) →
+//! [`recovery`] (how a run starts) → [`commit`] (how a checkpoint of a running job becomes visible) →
+//! [`retention`] (what is deleted) → [`failpoints`] (where tests crash it).
+
+pub mod commit;
+pub mod failpoints;
+pub mod log;
+pub mod participants;
+pub mod protocol;
+pub mod recovery;
+pub mod retention;
+pub mod storage;
+
+#[cfg(test)]
+mod model;

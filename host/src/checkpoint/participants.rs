@@ -1,0 +1,172 @@
+//! Who takes part in a commit: the sinks whose prepared work survives by itself, the one last resource, and
+//! what the protocol needs from its surroundings.
+
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::protocol::{Attempt, Generation, JobId, Manifest, Marker, PlanRevision, PreparedWork, SourceState};
+
+/// Why a participant could not do its part.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ParticipantError {
+    /// A sentence that names what (the file, the transaction) and what to do.
+    pub message: String,
+    /// Whether the same call may succeed later. A commit that may is tried for as long as it takes.
+    pub retryable: bool,
+    /// The cause, if there is one.
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What earlier runs may have left prepared or unfinished, and what of it must stay.
+#[derive(Clone, Debug)]
+pub struct Leftovers<'a> {
+    /// Only what this incarnation left. Names of pending files, uploads and transactions carry it.
+    pub job: &'a JobId,
+    /// Only what runs before this one left; `None`: whatever the run, because that job's log is closed.
+    pub before: Option<Generation>,
+    /// Prepared work that must stay untouched.
+    pub keep: &'a [PreparedWork],
+}
+
+/// The two-phase sinks of a job.
+#[async_trait]
+pub trait Participants: Send + Sync {
+    /// Uids of the sinks in the order of the plan, which is the order in which they commit.
+    fn order(&self) -> Vec<String>;
+
+    /// Makes the prepared work of one sink visible, in the given order.
+    ///
+    /// Idempotent *and checked*: work that is already visible is verified; work that is neither pending nor
+    /// visible is an error that names it, never "already done". Not cancel-safe by demand: when the call is
+    /// dropped midway, a later call finishes it.
+    ///
+    /// # Errors
+    /// When a part could not be made visible.
+    async fn commit(&self, sink: &str, work: &[PreparedWork]) -> Result<(), ParticipantError>;
+
+    /// Rolls back what dead runs left behind in all sinks. Idempotent; what is not there is no error.
+    ///
+    /// # Errors
+    /// When something that has to go could not be removed.
+    async fn clean_up(&self, leftovers: &Leftovers<'_>) -> Result<(), ParticipantError>;
+}
+
+/// How the last resource failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LastResourceError {
+    /// Another producer took over, or the transaction timed out; the two look alike. Read generation and marker.
+    #[error("the transaction was fenced: {0}")]
+    Fenced(String),
+    /// The transaction is lost; what was in it is replayed.
+    #[error("the transaction failed: {0}")]
+    Lost(String),
+    /// The call may be made again, and nothing else may be done before it has an answer.
+    #[error("no answer yet: {0}")]
+    Unknown(String),
+    /// A setting or a permission.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The one resource of a job whose own transaction holds the decision: it commits first, and what it did not
+/// commit is replayed. Its transaction carries a [`Marker`].
+#[async_trait]
+pub trait LastResource: Send + Sync {
+    /// The newest committed marker, read to the last stable position; `None` only if there is surely none.
+    /// Fences nobody.
+    ///
+    /// # Errors
+    /// A read that fails is an error, never "no marker".
+    async fn read_marker(&self) -> Result<Option<Marker>, LastResourceError>;
+
+    /// Ends every earlier producer of this job and aborts what they left open, under its own ids and `also`.
+    ///
+    /// # Errors
+    /// When one could not be fenced.
+    async fn fence(&self, also: &[String]) -> Result<(), LastResourceError>;
+
+    /// Commits `marker` alone, before the first record of a new job or a fork.
+    ///
+    /// # Errors
+    /// See [`LastResourceError`].
+    async fn commit_genesis(&self, marker: &Marker) -> Result<(), LastResourceError>;
+
+    /// Commits the transaction whose marker names `checkpoint`. May be called again until it has an answer.
+    ///
+    /// # Errors
+    /// See [`LastResourceError`].
+    async fn commit(&self, checkpoint: Attempt) -> Result<(), LastResourceError>;
+}
+
+/// What the pipeline contributes to a recovery.
+#[async_trait]
+pub trait StartHooks: Send + Sync {
+    /// Resolves where each source begins and where it ends (`latest`, timestamps, group offsets, globs), by
+    /// source uid. Called once in the life of a job, before manifest 0; never again after a crash.
+    ///
+    /// # Errors
+    /// A sentence.
+    async fn resolve_start(&self) -> Result<std::collections::BTreeMap<String, SourceState>, HookError>;
+
+    /// The plan to run from `restored` (`None`: from nothing) on. Usually the restored revision itself; a
+    /// changed job file gives a new one. Recorded in this run's first entry.
+    ///
+    /// # Errors
+    /// A sentence that says why the state cannot be used with this plan.
+    fn plan(&self, restored: Option<&Manifest>) -> Result<PlanRevision, HookError>;
+}
+
+/// Why the pipeline refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct HookError {
+    /// A sentence that says what to do.
+    pub message: String,
+    /// The cause, if there is one.
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// Clock, randomness and identity, injected so that tests can drive them.
+#[async_trait]
+pub trait Environment: fmt::Debug + Send + Sync {
+    /// Milliseconds since 1970 (UTC).
+    fn now_millis(&self) -> u64;
+
+    /// A new random attempt.
+    fn attempt(&self) -> Attempt;
+
+    /// Who this process is, for the message that another run prints: host and process id.
+    fn owner(&self) -> String;
+
+    /// Waits between tries.
+    async fn sleep(&self, duration: Duration);
+}
+
+/// The surroundings of a real process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct System;
+
+#[async_trait]
+impl Environment for System {
+    fn now_millis(&self) -> u64 {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn attempt(&self) -> Attempt {
+        Attempt::random()
+    }
+
+    fn owner(&self) -> String {
+        let host = std::env::var("HOSTNAME").ok().or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
+        let host = host.map_or_else(|| "this host".to_owned(), |name| name.trim().to_owned());
+        format!("process {} on {host}", std::process::id())
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+}
