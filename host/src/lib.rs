@@ -8,9 +8,11 @@
 //! - [`operator`]: what turns records into records;
 //! - [`state`]: what operators remember, in files of a checkpoint;
 //! - [`sink`]: where they go, and the traits to bring your own;
+//! - [`checkpoint`]: what makes output exact through crashes, upgrades and second instances;
 //! - [`config`]: durations, sizes and faults of a configuration;
 //! - [`error`]: the error that reaches the supervisor of a job.
 
+pub mod checkpoint;
 pub mod config;
 pub mod error;
 pub mod operator;

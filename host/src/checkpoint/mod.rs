@@ -13,6 +13,3 @@ pub mod protocol;
 pub mod recovery;
 pub mod retention;
 pub mod storage;
-
-#[cfg(test)]
-mod model;

@@ -1,24 +1,15 @@
 //! Who takes part in a commit: the sinks whose prepared work survives by itself, the one last resource, and
 //! what the protocol needs from its surroundings.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::protocol::{Attempt, Generation, JobId, Manifest, Marker, PlanRevision, PreparedWork, SourceState};
+use crate::Error;
 
-/// Why a participant could not do its part.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct ParticipantError {
-    /// A sentence that names what (the file, the transaction) and what to do.
-    pub message: String,
-    /// Whether the same call may succeed later. A commit that may is tried for as long as it takes.
-    pub retryable: bool,
-    /// The cause, if there is one.
-    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
-}
+use super::protocol::{Attempt, Generation, JobId, Manifest, Marker, PlanRevision, PreparedWork, SourceState};
 
 /// What earlier runs may have left prepared or unfinished, and what of it must stay.
 #[derive(Clone, Debug)]
@@ -44,14 +35,17 @@ pub trait Participants: Send + Sync {
     /// dropped midway, a later call finishes it.
     ///
     /// # Errors
-    /// When a part could not be made visible.
-    async fn commit(&self, sink: &str, work: &[PreparedWork]) -> Result<(), ParticipantError>;
+    /// When a part could not be made visible; one that [`Error::retry_helps`] is tried again for as long as it takes.
+    async fn commit(&self, sink: &str, work: &[PreparedWork]) -> Result<(), Error>;
+
+    /// Called before a failed commit is tried again, so that the job's state can show it. By default nothing.
+    fn commit_retried(&self, _sink: &str, _error: &Error, _tries: u32) {}
 
     /// Rolls back what dead runs left behind in all sinks. Idempotent; what is not there is no error.
     ///
     /// # Errors
     /// When something that has to go could not be removed.
-    async fn clean_up(&self, leftovers: &Leftovers<'_>) -> Result<(), ParticipantError>;
+    async fn clean_up(&self, leftovers: &Leftovers<'_>) -> Result<(), Error>;
 }
 
 /// How the last resource failed.
@@ -109,24 +103,14 @@ pub trait StartHooks: Send + Sync {
     ///
     /// # Errors
     /// A sentence.
-    async fn resolve_start(&self) -> Result<std::collections::BTreeMap<String, SourceState>, HookError>;
+    async fn resolve_start(&self) -> Result<BTreeMap<String, SourceState>, Error>;
 
     /// The plan to run from `restored` (`None`: from nothing) on. Usually the restored revision itself; a
     /// changed job file gives a new one. Recorded in this run's first entry.
     ///
     /// # Errors
     /// A sentence that says why the state cannot be used with this plan.
-    fn plan(&self, restored: Option<&Manifest>) -> Result<PlanRevision, HookError>;
-}
-
-/// Why the pipeline refused.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct HookError {
-    /// A sentence that says what to do.
-    pub message: String,
-    /// The cause, if there is one.
-    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    fn plan(&self, restored: Option<&Manifest>) -> Result<PlanRevision, Error>;
 }
 
 /// Clock, randomness and identity, injected so that tests can drive them.

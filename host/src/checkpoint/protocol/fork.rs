@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::decide::Refusal;
 use super::ids::{JobId, Slot};
-use super::manifest::{ForkIntent, Manifest, ManifestKind, OutputGuarantee};
+use super::manifest::{ForkIntent, Manifest, OutputGuarantee};
 use super::marker::MarkerView;
 use super::view::LogView;
 
@@ -242,8 +242,8 @@ pub fn after_closing(old: &LogView, fork: &JobId, marker: &MarkerView) -> AfterC
         MarkerView::Found(_) => AfterClosing::MarkerElsewhere,
         // A job that never committed: only manifest 0 and its copies stand below `forked`.
         MarkerView::Absent(_) => {
-            let starts = old.manifests().filter(|manifest| !matches!(manifest.kind, ManifestKind::Forked { .. }));
-            if starts.clone().all(|manifest| manifest.is_start()) { by_position() } else { AfterClosing::MarkerElsewhere }
+            let mut others = old.manifests().filter(|manifest| manifest.forked_by().is_none());
+            if others.all(|manifest| manifest.is_start()) { by_position() } else { AfterClosing::MarkerElsewhere }
         }
     }
 }

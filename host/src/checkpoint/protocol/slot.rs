@@ -2,6 +2,7 @@
 
 use super::ids::{Generation, JobId};
 use super::manifest::Manifest;
+use super::marker::Marker;
 
 /// Who holds the slot that a manifest was to be put into.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,5 +70,33 @@ pub fn generation_to_take(claim: Claim, newest: Option<Generation>) -> Generatio
     match claim {
         Claim::Next => newest.map_or(Generation::FIRST, Generation::next),
         Claim::ExactlyAfter(own) => own.next(),
+    }
+}
+
+/// What a fenced transaction means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AfterFencing {
+    /// A newer run of the job has the last resource: stop for good.
+    Superseded {
+        /// Its generation.
+        by: Generation,
+    },
+    /// Another job has it: stop for good.
+    TakenOver {
+        /// That job.
+        by: JobId,
+    },
+    /// Nobody else is there (a transaction that timed out looks the same): recover.
+    Recover,
+}
+
+/// A run and a transaction that timed out look alike to a broker; generation and marker tell them apart.
+#[must_use]
+pub fn after_fencing(job: &JobId, own: Generation, newest: Generation, marker: Option<&Marker>) -> AfterFencing {
+    match marker {
+        _ if newest > own => AfterFencing::Superseded { by: newest },
+        Some(marker) if marker.job != *job => AfterFencing::TakenOver { by: marker.job.clone() },
+        Some(marker) if marker.generation > own => AfterFencing::Superseded { by: marker.generation },
+        _ => AfterFencing::Recover,
     }
 }

@@ -2,15 +2,9 @@
 //!
 //! Reading order: [`CheckpointStorage`] (what the protocol needs from a storage) → [`ObjectStorage`] (any
 //! storage that the crate `object_store` reaches, behind time-outs) → [`open`] (from a URL or a path, probed).
-//! With feature `testing`: `conformance` (the suite that every implementation runs) and `faults`.
 
 mod object;
 mod open;
-
-#[cfg(any(test, feature = "testing"))]
-pub mod conformance;
-#[cfg(any(test, feature = "testing"))]
-pub mod faults;
 
 use std::fmt;
 

@@ -1,0 +1,38 @@
+//! Finds the newest incarnation of a job's name by following `forked` entries.
+
+use std::sync::Arc;
+
+use super::super::log::JobLog;
+use super::super::protocol::{ForkIntent, JobId, LogView, ManifestKind, Refusal};
+use super::{StartError, StartRequest};
+
+/// The newest incarnation.
+pub(super) struct Found {
+    pub(super) log: JobLog,
+    pub(super) view: LogView,
+    /// The incarnation before, and what the `forked` entry in its log says.
+    pub(super) parent: Option<(JobId, ForkIntent)>,
+}
+
+/// Reads the first incarnation's log; while one is closed by another incarnation of the same name, reads that.
+pub(super) async fn newest(request: &StartRequest<'_>) -> Result<Found, StartError> {
+    let first = request.name.first_incarnation();
+    let mut log = JobLog::open(Arc::clone(&request.storage), Arc::clone(&request.environment), first).await?;
+    let mut parent = None;
+    loop {
+        let view = log.read().await?;
+        let closed = view.newest_manifest().and_then(|newest| match &newest.kind {
+            ManifestKind::Forked { by, intent } => Some((by.clone(), intent.clone(), newest.slot)),
+            _ => None,
+        });
+        match closed {
+            None => return Ok(Found { log, view, parent }),
+            // Numbers of incarnations grow, so this ends.
+            Some((by, intent, _)) if by.name() == request.name && by == log.job().next_incarnation() => {
+                parent = Some((log.job().clone(), intent));
+                log = log.of(by);
+            }
+            Some((by, _, slot)) => return Err(Refusal::ForkedBy { job: log.job().clone(), by, slot }.into()),
+        }
+    }
+}

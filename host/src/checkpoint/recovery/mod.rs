@@ -1,0 +1,197 @@
+//! How a run starts: find the job's newest incarnation → take a generation → fence → decide → put a copy (or
+//! manifest 0) → read the generation → roll forward → clean up → go on.
+//!
+//! ```text
+//! new job     manifest 0 with resolved positions ──────────────────────────────▶ run
+//! resume      decide M ─▶ copy of M ─▶ generation ─▶ commit M's work ─▶ clean up ─▶ run
+//! in process  the same, with exactly the next generation
+//! fork        close the old log with `forked` ─▶ fence ─▶ manifest 0 ─▶ generation ─▶ commit the old
+//!             job's work ─▶ delete what else it left ─▶ run
+//! finished    nothing, or what is left of the last commit
+//! ```
+//! A crash anywhere in here is repaired by the next start: every step is repeated or found done.
+
+mod error;
+mod fork;
+mod incarnation;
+mod own_log;
+
+use std::sync::Arc;
+
+pub use error::StartError;
+
+use super::commit::Run;
+use super::failpoints::crash_point;
+use super::log::{Claimed, JobLog, LogError};
+use super::participants::{Environment, LastResource, Participants, StartHooks};
+use super::protocol::decide::Allowed;
+use super::protocol::fork::{Fork, StartFrom, StartPlan, plan_start};
+use super::protocol::{Decision, Generation, JobId, JobName, Manifest, MarkerView, MissingMarker, OutputGuarantee, Slot};
+use super::storage::CheckpointStorage;
+
+/// What a person allows at a start, beyond what is safe by itself. By default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StartOptions {
+    /// `--allow-duplicate-output`: a fork may show output again.
+    pub allow_duplicate_output: bool,
+    /// `--take-over-prefix`: go on although the job that is replaced cannot be reached or closed.
+    pub take_over_prefix: bool,
+    /// Restore an older checkpoint when the newest manifest is damaged.
+    pub older_than_damaged: bool,
+    /// `--marker-missing`.
+    pub missing_marker: MissingMarker,
+}
+
+/// Everything that a start needs.
+#[derive(Clone)]
+pub struct StartRequest<'a> {
+    /// Where the checkpoints are.
+    pub storage: Arc<dyn CheckpointStorage>,
+    /// Clock, randomness, identity.
+    pub environment: Arc<dyn Environment>,
+    /// The job.
+    pub name: JobName,
+    /// Where to start from.
+    pub from: StartFrom,
+    /// What is allowed.
+    pub options: StartOptions,
+    /// The strongest guarantee of a sink in the plan.
+    pub guarantee: OutputGuarantee,
+    /// What the pipeline contributes.
+    pub hooks: &'a dyn StartHooks,
+    /// The two-phase sinks.
+    pub participants: &'a dyn Participants,
+    /// The last resource, if the plan has one.
+    pub last_resource: Option<&'a dyn LastResource>,
+}
+
+impl std::fmt::Debug for StartRequest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StartRequest").field("name", &self.name).field("from", &self.from).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl StartRequest<'_> {
+    fn allowed(&self) -> Allowed {
+        Allowed { older_than_damaged: self.options.older_than_damaged, take_over_prefix: self.options.take_over_prefix }
+    }
+
+    async fn marker(&self) -> Result<MarkerView, StartError> {
+        let Some(last_resource) = self.last_resource else {
+            return Ok(MarkerView::NoLastResource);
+        };
+        let marker = last_resource.read_marker().await.map_err(StartError::LastResource)?;
+        Ok(marker.map_or(MarkerView::Absent(self.options.missing_marker), MarkerView::Found))
+    }
+}
+
+/// How a run came to be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Origin {
+    /// The job never ran before.
+    New,
+    /// It goes on from where it stood.
+    Resumed,
+    /// It replaced another incarnation or job.
+    Forked(Fork),
+}
+
+/// A run that may begin to process records.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The hold on the log.
+    pub run: Run,
+    /// What to restore: this run's own entry (manifest 0, or the copy). Its prepared work is visible, its plan is
+    /// the revision to run, `pending_stop` says that the run exists only to finish a stop.
+    pub restored: Arc<Manifest>,
+    /// How it came to be.
+    pub origin: Origin,
+    /// The slot whose manifest was decided on; `None` for a new job.
+    pub decided: Option<Slot>,
+    /// Damaged entries that were passed over, by path.
+    pub passed_over: Vec<String>,
+}
+
+/// What a start led to.
+#[derive(Debug)]
+pub enum Started {
+    /// The job runs.
+    Running(Box<Recovered>),
+    /// The job had finished, and all of its output is visible.
+    Finished {
+        /// The incarnation.
+        job: JobId,
+        /// Its last entry.
+        slot: Slot,
+    },
+}
+
+/// Starts a job in a new process.
+///
+/// # Errors
+/// See [`StartError`]: each says what to do.
+pub async fn start(request: &StartRequest<'_>) -> Result<Started, StartError> {
+    let found = incarnation::newest(request).await?;
+    let parent = found.parent.as_ref().map(|(id, intent)| (id, intent));
+    let plan = plan_start(&found.view, parent, &request.from)?;
+    match plan {
+        StartPlan::OwnLog => {
+            if let Some(finished) = preflight(request, &found).await? {
+                return Ok(finished);
+            }
+            let generation = found.log.take_generation().await?;
+            crash_point("recovery::after-generation");
+            own_log::begin(request, found.log, generation, None).await
+        }
+        StartPlan::ContinueFork(fork) | StartPlan::Fork(fork) => Box::pin(fork::begin(request, &found.log, fork)).await,
+    }
+}
+
+/// Starts a job again in the process whose `run` failed, unless a newer run exists.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn recover(request: &StartRequest<'_>, run: Run) -> Result<Started, StartError> {
+    let own = run.generation();
+    match run.log.take_generation_exactly_after(own).await? {
+        Claimed::Superseded(newer) => Err(StartError::Superseded(newer)),
+        Claimed::Taken(generation) => {
+            crash_point("recovery::after-generation");
+            own_log::begin(request, run.log, generation, None).await
+        }
+    }
+}
+
+/// Starts again after a start in this process that took `generation` failed (a storage that did not answer). The log
+/// is that of the incarnation it was taken in.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn retry_start(request: &StartRequest<'_>, log: JobLog, own: Generation) -> Result<Started, StartError> {
+    match log.take_generation_exactly_after(own).await? {
+        Claimed::Superseded(newer) => Err(StartError::Superseded(newer)),
+        Claimed::Taken(generation) => own_log::begin(request, log, generation, None).await,
+    }
+}
+
+/// Refuses, or finds the job finished, before anything is fenced.
+async fn preflight(request: &StartRequest<'_>, found: &incarnation::Found) -> Result<Option<Started>, StartError> {
+    let newest_generation = found.log.newest_generation().await?;
+    let marker = request.marker().await?;
+    match own_log::decide_now(request, &found.log, &found.view, newest_generation, &marker) {
+        Decision::Refuse(refusal) => Err(StartError::Refused(refusal)),
+        Decision::Finished(last) => Ok(Some(Started::Finished { job: last.job.clone(), slot: last.slot })),
+        Decision::NewJob | Decision::Restore(_) => Ok(None),
+    }
+}
+
+/// Reads the manifest of a checkpoint or savepoint from a storage path such as `orders/chk-7`.
+///
+/// # Errors
+/// When there is none, or it is damaged.
+pub async fn read_manifest(storage: &dyn CheckpointStorage, folder: &str) -> Result<Manifest, LogError> {
+    let path = if folder.is_empty() { "_metadata".to_owned() } else { format!("{}/_metadata", folder.trim_end_matches('/')) };
+    let damaged = |damage| LogError::Damaged { path: path.clone(), damage };
+    let bytes = storage.read(&path).await?.ok_or_else(|| damaged(super::protocol::Damage::Empty))?;
+    super::protocol::envelope::decode(&bytes).map_err(damaged)
+}

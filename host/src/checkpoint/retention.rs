@@ -1,0 +1,40 @@
+//! Deletes what nobody needs any more, as [`protocol::retain`](super::protocol::retain) decides.
+
+use super::commit::Run;
+use super::failpoints::crash_point;
+use super::log::LogError;
+use super::protocol::retain::{self, RetentionPlan};
+
+impl Run {
+    /// Deletes entries older than the newest `retained` completed checkpoints, and the state files that no entry
+    /// names any more. Does nothing before this run completed a checkpoint of its own.
+    ///
+    /// Old entries first: after a crash in the middle the log is still dense from its oldest entry on. A failure
+    /// costs space and nothing else; the next call goes on.
+    ///
+    /// # Errors
+    /// When the storage fails.
+    pub async fn retain(&self, retained: usize) -> Result<RetentionPlan, LogError> {
+        let Some(completed) = self.own_completed else {
+            return Ok(RetentionPlan::default());
+        };
+        let log = self.log.read().await?;
+        let slots = retain::entries_to_delete(&log, completed, retained);
+        let folder = format!("{}/{}", self.log.job(), retain::SHARED);
+        let storage = self.log.storage();
+        let listed: Vec<String> = storage.list(&folder).await?.into_iter().map(|object| object.path).collect();
+        let files = retain::files_to_delete(&log, &slots, self.generation, &listed);
+
+        crash_point("retention::before-deletes");
+        for slot in &slots {
+            storage.delete(&self.log.entry_path(*slot)).await?;
+            crash_point("retention::between-deletes");
+        }
+        // Files only after every entry that names them.
+        for file in &files {
+            storage.delete(file).await?;
+        }
+        crash_point("retention::after-deletes");
+        Ok(RetentionPlan { slots, files })
+    }
+}
