@@ -9,6 +9,7 @@
 //! - [`state`]: what operators remember, in files of a checkpoint;
 //! - [`sink`]: where they go, and the traits to bring your own;
 //! - [`checkpoint`]: what makes output exact through crashes, upgrades and second instances;
+//! - [`pipeline`]: the job specification, its checks and the plan;
 //! - [`config`]: durations, sizes and faults of a configuration;
 //! - [`error`]: the error that reaches the supervisor of a job.
 
@@ -16,6 +17,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod error;
 pub mod operator;
+pub mod pipeline;
 pub mod record;
 pub mod sink;
 pub mod source;

@@ -6,6 +6,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+/// What [`Span`] reads, for the schema; of humantime's many spellings the usual ones.
+const PATTERN: &str = concat!(
+    r"^\s*(\d+|(\d+(\.\d+)?\s*(ns|nsec|nanos|us|usec|ms|msec|millis|s|secs?|seconds?|m|mins?|minutes?|",
+    r"h|hrs?|hours?|d|days?|w|wks?|weeks?|M|months?|y|yrs?|years?)\s*)+)\s*$"
+);
+
 /// A duration, written with units (`500 ms`, `10 min`); a bare number is milliseconds, as Flink has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
@@ -61,9 +67,11 @@ impl JsonSchema for Span {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
+            "title": "a duration such as \"500 ms\" or \"10 min\"",
             "description": "A duration with units (\"500 ms\", \"10 min\"), or a number of milliseconds.",
             "type": ["string", "integer"],
             "minimum": 0,
+            "pattern": PATTERN,
         })
     }
 }

@@ -4,8 +4,12 @@ mod duration;
 mod fault;
 mod options;
 mod size;
+mod structure;
+mod suggest;
 
 pub use duration::Span;
 pub use fault::{Fault, Faults};
 pub use options::parse_options;
 pub use size::Size;
+pub use structure::{check, read_options};
+pub use suggest::{closest, unknown};

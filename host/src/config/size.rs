@@ -73,9 +73,11 @@ impl JsonSchema for Size {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
+            "title": "a size such as \"64 KiB\" or \"128 MB\"",
             "description": "A size with units (\"64 KiB\", \"128 MB\"), or a number of bytes.",
             "type": ["string", "integer"],
             "minimum": 0,
+            "pattern": r"^\s*\d+\s*([KkMmGgTt][Ii]?)?[Bb]?\s*$",
         })
     }
 }

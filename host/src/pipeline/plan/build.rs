@@ -1,0 +1,227 @@
+//! Makes the plan of a checked job: what only the plugins can tell is checked here, and every fault is reported at once.
+
+use super::{Chain, Edge, Exchange, Node, NodeKind, OperatorNode, Plan, PluginCatalog, PluginInfo, PluginReference, SinkNode, SourceNode, World};
+use super::{chains, notes};
+use crate::config::{Fault, Faults, unknown};
+use crate::operator::DEAD_LETTER_ROUTE;
+use crate::pipeline::Job;
+use crate::pipeline::spec::{ErrorPolicy, InputSpec, OperatorSpec};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+impl Plan {
+    /// Makes the plan of a job.
+    ///
+    /// # Errors
+    /// Every fault at once: plugins that are not there, inputs and side outputs that a plugin does not have, inputs of keyed plugins
+    /// without `key-by`, capabilities that a plugin needs and the job does not grant.
+    pub fn build(job: &Job, catalog: &dyn PluginCatalog) -> Result<Self, Faults> {
+        let mut faults = Vec::new();
+        let plugins = describe_plugins(job, catalog, &mut faults);
+        for (index, operator) in job.spec().operators.iter().enumerate() {
+            if let Some((_, info)) = &plugins[index] {
+                check_operator(index, operator, info, &mut faults);
+            }
+        }
+        let mut builder = Builder { job, plugins, nodes: Vec::new(), places: HashMap::new(), edges: Vec::new(), faults };
+        builder.add_nodes();
+        builder.add_edges();
+        let Builder { mut nodes, edges, faults, .. } = builder;
+        Faults(faults).or(())?;
+        let chains: Vec<Chain> = chains::form(&mut nodes, &edges);
+        let spec = job.spec();
+        let mut plan = Self {
+            name: spec.name.clone(),
+            max_parallelism: spec.max_parallelism,
+            nodes,
+            edges,
+            chains,
+            settings: job.settings().clone(),
+            notes: Vec::new(),
+        };
+        plan.notes = notes::of(&plan);
+        Ok(plan)
+    }
+}
+
+type Described = Option<(PluginReference, PluginInfo)>;
+
+fn describe_plugins(job: &Job, catalog: &dyn PluginCatalog, faults: &mut Vec<Fault>) -> Vec<Described> {
+    let describe = |(index, operator): (usize, &OperatorSpec)| {
+        let path = format!("/operators/{index}/plugin");
+        let reference = match PluginReference::parse(&operator.plugin, job.base()) {
+            Ok(reference) => reference,
+            Err(message) => {
+                faults.push(Fault::new(path, message));
+                return None;
+            }
+        };
+        match catalog.describe(&reference) {
+            Ok(info) => Some((reference, info)),
+            Err(error) => {
+                faults.push(Fault::new(path, error.chain()));
+                None
+            }
+        }
+    };
+    job.spec().operators.iter().enumerate().map(describe).collect()
+}
+
+/// What the plugin of an operator and its inputs and grants must agree in.
+fn check_operator(index: usize, operator: &OperatorSpec, info: &PluginInfo, faults: &mut Vec<Fault>) {
+    let path = format!("/operators/{index}");
+    let count = info.input_count();
+    for (number, input) in operator.inputs.iter().enumerate() {
+        let path = format!("{path}/inputs/{number}");
+        if usize::from(input.number) >= count {
+            let has = if count == 1 { "one input, 0".to_owned() } else { format!("the inputs 0 to {}", count - 1) };
+            faults.push(Fault::new(format!("{path}/as"), format!("the plugin {} has {has}, and no input {}", operator.plugin, input.number)));
+        }
+        if info.world == World::Keyed && input.key_by.is_none() && !input.broadcast {
+            faults.push(Fault::new(
+                format!("{path}/key-by"),
+                format!(
+                    "is missing: the plugin {} is keyed, so its inputs are dealt by key (`key-by: key`, `key-by: {{json-pointer: /user}}`, \
+                     `key-by: {{header: user}}`) or given whole to every subtask (`broadcast: true`)",
+                    operator.plugin
+                ),
+            ));
+        }
+    }
+    for number in 0..count {
+        if !operator.inputs.iter().any(|input| usize::from(input.number) == number) {
+            let name = info.inputs.get(number).map(|name| format!(" ({name})")).unwrap_or_default();
+            let message = format!("nothing arrives at input {number}{name} of the plugin {}: give an input `as: {number}`", operator.plugin);
+            faults.push(Fault::new(format!("{path}/inputs"), message));
+        }
+    }
+    for capability in &info.capabilities {
+        match operator.capabilities.grants(capability) {
+            Some(true) => {}
+            Some(false) => faults.push(Fault::new(
+                format!("{path}/capabilities/{capability}"),
+                format!("the plugin {} needs {capability}, which the job does not grant", operator.plugin),
+            )),
+            None => faults.push(Fault::new(
+                format!("{path}/plugin"),
+                format!("the plugin {} needs {capability:?}, which this version of Waterwheel does not know", operator.plugin),
+            )),
+        }
+    }
+}
+
+struct Builder<'a> {
+    job: &'a Job,
+    plugins: Vec<Described>,
+    nodes: Vec<Node>,
+    places: HashMap<String, usize>,
+    edges: Vec<Edge>,
+    faults: Vec<Fault>,
+}
+
+impl Builder<'_> {
+    fn add_nodes(&mut self) {
+        let job = self.job;
+        let spec = job.spec();
+        for (index, source) in spec.sources.iter().enumerate() {
+            let kind = NodeKind::Source(SourceNode { type_name: source.kind.clone(), source: Arc::clone(&job.sources()[index]) });
+            self.add_node("sources", index, &source.uid, source.parallelism, kind);
+        }
+        for &index in job.operator_order() {
+            let operator = &spec.operators[index];
+            // A plugin that could not be described is a fault already; the plan is not made.
+            let Some((plugin, info)) = self.plugins[index].clone() else { continue };
+            let kind = NodeKind::Operator(Box::new(OperatorNode {
+                plugin,
+                info,
+                config: operator.config.clone(),
+                error_policy: operator.error_policy,
+                capabilities: operator.capabilities.clone(),
+                limits: operator.limits,
+            }));
+            self.add_node("operators", index, &operator.uid, operator.parallelism, kind);
+        }
+        for (index, sink) in spec.sinks.iter().enumerate() {
+            let ready = &job.sinks()[index];
+            let kind = NodeKind::Sink(SinkNode {
+                type_name: sink.kind.clone(),
+                sink: Arc::clone(&ready.sink),
+                guarantee: ready.guarantee,
+                promise: ready.promise.clone(),
+            });
+            self.add_node("sinks", index, &sink.uid, sink.parallelism, kind);
+        }
+    }
+
+    fn add_node(&mut self, section: &str, position: usize, uid: &str, parallelism: Option<u16>, kind: NodeKind) {
+        let index = self.nodes.len();
+        self.places.insert(uid.to_owned(), index);
+        let written = self.job.written().get(section).and_then(|elements| elements.get(position)).cloned().unwrap_or_default();
+        let parallelism = parallelism.unwrap_or(self.job.spec().parallelism);
+        self.nodes.push(Node { index, uid: uid.into(), parallelism, chain: 0, kind, written });
+    }
+
+    fn add_edges(&mut self) {
+        let job = self.job;
+        let spec = job.spec();
+        for &index in job.operator_order() {
+            let operator = &spec.operators[index];
+            self.add_inputs("operators", index, &operator.uid, &operator.inputs);
+        }
+        for (index, sink) in spec.sinks.iter().enumerate() {
+            self.add_inputs("sinks", index, &sink.uid, &sink.inputs);
+            for &operator in job.operator_order() {
+                let operator = &spec.operators[operator];
+                if operator.error_policy == ErrorPolicy::DeadLetter && operator.dead_letter_sink.as_deref() == Some(&sink.uid) {
+                    self.add_edge(&operator.uid, DEAD_LETTER_ROUTE, &sink.uid, 0, None);
+                }
+            }
+        }
+    }
+
+    fn add_inputs(&mut self, section: &str, position: usize, to: &str, inputs: &[InputSpec]) {
+        for (number, input) in inputs.iter().enumerate() {
+            let (from, output) = input.origin();
+            let Some(route) = self.route(from, output, &format!("/{section}/{position}/inputs/{number}")) else { continue };
+            self.add_edge(from, route, to, usize::from(input.number), Some(input));
+        }
+    }
+
+    /// The number of an output; none, and a fault, if there is no such output.
+    fn route(&mut self, from: &str, output: Option<&str>, path: &str) -> Option<u8> {
+        let Some(output) = output else { return Some(0) };
+        let position = self.job.spec().operators.iter().position(|operator| operator.uid == from)?;
+        let (plugin, info) = self.plugins[position].as_ref()?;
+        match info.side_outputs.iter().position(|known| known == output).map(|index| u8::try_from(index + 1)) {
+            Some(Ok(route)) if route != DEAD_LETTER_ROUTE => Some(route),
+            Some(_) => {
+                self.faults.push(Fault::new(path, format!("the side output {output:?} of {plugin} is beyond the 254 that can be used")));
+                None
+            }
+            None => {
+                let known = info.side_outputs.iter().map(String::as_str);
+                let message = if info.side_outputs.is_empty() {
+                    format!("the plugin {plugin} has no side outputs, so there is no {from}.{output}; its output is {from}")
+                } else {
+                    unknown("side output", output, known)
+                };
+                self.faults.push(Fault::new(path, message));
+                None
+            }
+        }
+    }
+
+    fn add_edge(&mut self, from: &str, route: u8, to: &str, input: usize, spec: Option<&InputSpec>) {
+        // A node that is missing has a fault of its own.
+        let (Some(&from), Some(&to)) = (self.places.get(from), self.places.get(to)) else { return };
+        let exchange = match spec {
+            Some(InputSpec { broadcast: true, .. }) => Exchange::Broadcast,
+            Some(InputSpec { key_by: Some(key_by), on_missing_key, .. }) => {
+                Exchange::KeyGroup { key_by: key_by.clone(), on_missing_key: *on_missing_key }
+            }
+            _ if self.nodes[from].parallelism == self.nodes[to].parallelism => Exchange::Forward,
+            _ => Exchange::Rebalance,
+        };
+        self.edges.push(Edge { index: self.edges.len(), from, route, to, input, exchange });
+    }
+}

@@ -1,0 +1,129 @@
+//! What a node reads, and how records are dealt to its subtasks.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// One input of an operator or a sink. Written short, it is only `from`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", from = "Written")]
+pub struct InputSpec {
+    /// The uid of a source or an operator, or `uid.name` for a side output of an operator.
+    pub from: String,
+    /// Deals the records by key, so that all records of a key meet the same subtask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_by: Option<KeyBy>,
+    /// What happens to a record without a key.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_missing_key: OnMissingKey,
+    /// Gives every record to every subtask.
+    #[serde(skip_serializing_if = "is_default")]
+    pub broadcast: bool,
+    /// The number of the operator's input that these records arrive at; several with one number are a union.
+    #[serde(rename = "as", skip_serializing_if = "is_default")]
+    pub number: u8,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl InputSpec {
+    /// The uid that the input reads from, and the side output if it names one.
+    pub fn origin(&self) -> (&str, Option<&str>) {
+        match self.from.split_once('.') {
+            Some((uid, output)) => (uid, Some(output)),
+            None => (&self.from, None),
+        }
+    }
+
+    /// The same input, dealt by key.
+    #[must_use]
+    pub fn keyed_by(mut self, key: KeyBy) -> Self {
+        self.key_by = Some(key);
+        self
+    }
+
+    /// The same input, at the operator's input of this number.
+    #[must_use]
+    pub fn numbered(mut self, number: u8) -> Self {
+        self.number = number;
+        self
+    }
+}
+
+impl From<&str> for InputSpec {
+    fn from(from: &str) -> Self {
+        from.to_owned().into()
+    }
+}
+
+impl From<String> for InputSpec {
+    fn from(from: String) -> Self {
+        Self { from, key_by: None, on_missing_key: OnMissingKey::Fail, broadcast: false, number: 0 }
+    }
+}
+
+/// The two ways to write an input.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Written {
+    /// The uid of a source or an operator, or `uid.name` for a side output of an operator.
+    Short(String),
+    /// An input with options.
+    Long(Input),
+}
+
+/// An input with options.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Input {
+    /// The uid of a source or an operator, or `uid.name` for a side output of an operator.
+    from: String,
+    /// Deals the records by key, so that all records of a key meet the same subtask. By default they are not.
+    #[serde(default)]
+    key_by: Option<KeyBy>,
+    /// What happens to a record without a key. By default `fail`.
+    #[serde(default)]
+    on_missing_key: OnMissingKey,
+    /// Gives every record to every subtask. By default false.
+    #[serde(default)]
+    broadcast: bool,
+    /// The number of the operator's input that these records arrive at; several with one number are a union. By default 0.
+    #[serde(default, rename = "as")]
+    number: u8,
+}
+
+impl From<Written> for InputSpec {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Short(from) => from.into(),
+            Written::Long(Input { from, key_by, on_missing_key, broadcast, number }) => {
+                Self { from, key_by, on_missing_key, broadcast, number }
+            }
+        }
+    }
+}
+
+/// What records are dealt by: `key`, `json-pointer: /user` or `header: name`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyBy {
+    /// The record's own key.
+    Key,
+    /// A place in the record's value, which is JSON. The text of a string, and the JSON text of anything else, is the key; what is
+    /// not there, or null, is missing.
+    JsonPointer(String),
+    /// The last header of a name.
+    Header(String),
+}
+
+/// What happens to a record that has no key where it is dealt by key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnMissingKey {
+    /// It is an error of the record: the reading operator's error policy decides.
+    #[default]
+    Fail,
+    /// It is dropped and counted.
+    Drop,
+}
