@@ -56,12 +56,19 @@ fn pointer(steps: &[String]) -> String {
 }
 
 /// Takes out the field that the steps lead to, or the nearest one around it, but never the whole. Of a list nothing is taken out
-/// alone, as the paths of what comes after it would be wrong.
+/// alone, as the paths of what comes after it would be wrong; an object that becomes empty goes as well.
 fn remove(document: &mut Value, steps: &[String]) -> bool {
-    (1..=steps.len()).rev().any(|length| match document.pointer_mut(&pointer(&steps[..length - 1])) {
-        Some(Value::Object(fields)) => fields.shift_remove(&steps[length - 1]).is_some(),
-        _ => false,
-    })
+    for length in (1..=steps.len()).rev() {
+        let Some(Value::Object(fields)) = document.pointer_mut(&pointer(&steps[..length - 1])) else { continue };
+        let removed = fields.shift_remove(&steps[length - 1]).is_some();
+        if removed && fields.is_empty() && length > 1 {
+            remove(document, &steps[..length - 1]);
+        }
+        if removed {
+            return true;
+        }
+    }
+    false
 }
 
 fn missing_fields<T: JsonSchema>(options: &Value) -> Vec<Fault> {

@@ -1,5 +1,12 @@
 //! Sinks: where records go. A sink declares what it can promise; a job that asks for more is refused.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
+pub mod file;
+mod format;
+
+pub use format::Format;
+
 use crate::config::Fault;
 use crate::record::{Batch, SplitTable};
 use crate::Error;

@@ -1,0 +1,182 @@
+//! What the manifest of a checkpoint holds of a file, and the second phase: commit, abort, and cleaning up after dead runs.
+
+use super::crash_point;
+use super::disk::{self, failure};
+use super::name::PartName;
+use crate::Error;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// A pending file: where it is, where it goes, and how the result is known again. Both paths are absolute, in one folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Prepared {
+    pub(super) pending: PathBuf,
+    pub(super) target: PathBuf,
+    /// Bytes of the file.
+    pub(super) length: u64,
+    /// CRC-32 (that of gzip and zip) of the file.
+    pub(super) crc32: u32,
+    pub(super) records: u64,
+    /// The number of the file within its writer's run.
+    pub(super) number: u64,
+}
+
+impl Prepared {
+    pub(super) fn to_value(&self) -> Result<Value, Error> {
+        serde_json::to_value(self).map_err(|error| Error::internal(format!("{} cannot be named in a manifest", self.pending.display())).caused_by(error))
+    }
+
+    fn from_value(value: &Value) -> Result<Self, Error> {
+        let prepared: Self = serde_json::from_value(value.clone())
+            .map_err(|error| Error::internal(format!("{value} is not prepared work of a file sink")).caused_by(error))?;
+        let name = prepared.pending.file_name().and_then(|name| name.to_str()).and_then(PartName::parse_hidden);
+        let target = name.map(|name| prepared.pending.with_file_name(name.visible()));
+        if target.as_ref() != Some(&prepared.target) {
+            return Err(Error::internal(format!("{value} is not prepared work of a file sink: its names do not belong together")));
+        }
+        Ok(prepared)
+    }
+
+    /// Prepared work as it was in a manifest.
+    pub(super) fn from_values(values: &[Value]) -> Result<Vec<Self>, Error> {
+        values.iter().map(Self::from_value).collect()
+    }
+}
+
+/// Makes pending files visible and durable, in order. What was made visible before, and is still as it was written, counts.
+pub(super) fn commit(prepared: &[Prepared]) -> Result<(), Error> {
+    crash_point("sink-file::before-rename");
+    for file in prepared {
+        commit_file(file)?;
+    }
+    crash_point("sink-file::after-rename");
+    // Also for those that were renamed before: that run may have ended before this.
+    let folders: BTreeSet<_> = prepared.iter().filter_map(|file| file.target.parent()).collect();
+    folders.into_iter().try_for_each(disk::sync_folder)
+}
+
+fn commit_file(file: &Prepared) -> Result<(), Error> {
+    let Prepared { pending, target, length, .. } = file;
+    match fs::metadata(pending) {
+        Ok(found) if found.len() == *length => {}
+        Ok(found) => {
+            let message = format!("{} has {} bytes instead of {length}; restore it from a copy", pending.display(), found.len());
+            return Err(Error::external(format!("cannot commit {}: the pending file was damaged: {message}", target.display())));
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => return check_committed(file),
+        Err(error) => return Err(failure("look at", pending, error)),
+    }
+    match disk::rename_new(pending, target) {
+        Ok(()) => Ok(()),
+        // Another instance of the job renamed it just now.
+        Err(error) if error.kind() == ErrorKind::NotFound => check_committed(file),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            check_committed(file)?;
+            disk::remove(pending).map(drop)
+        }
+        Err(error) => Err(failure("make visible", pending, error)),
+    }
+}
+
+/// Whether the visible file is the one that was prepared.
+fn check_committed(file: &Prepared) -> Result<(), Error> {
+    let Prepared { pending, target, length, crc32, .. } = file;
+    let cannot = |what: String| Err(Error::external(format!("cannot commit {}: {what}", target.display())));
+    let (found, checksum) = match measure(target) {
+        Ok(measured) => measured,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return cannot(format!(
+                "neither this file nor the pending one, {}, is there, so its {} records would be missing; put back whichever was moved \
+                 away or deleted, unchanged",
+                pending.display(),
+                file.records
+            ));
+        }
+        Err(error) => return Err(failure("read", target, error)),
+    };
+    if (found, checksum) == (*length, *crc32) {
+        return Ok(());
+    }
+    cannot(format!(
+        "another file is there and is not overwritten: it has {found} bytes and the CRC-32 {checksum:08x} instead of {length} bytes and \
+         {crc32:08x}; move it away, and put back the right one if it was changed after it became visible"
+    ))
+}
+
+fn measure(path: &Path) -> std::io::Result<(u64, u32)> {
+    let mut file = File::open(path)?;
+    let (mut length, mut checksum) = (0, crc32fast::Hasher::new());
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok((length, checksum.finalize())),
+            Ok(read) => {
+                checksum.update(&buffer[..read]);
+                length += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Deletes pending files; what is visible stays.
+pub(super) fn abort(prepared: &[Prepared]) -> Result<(), Error> {
+    prepared.iter().try_for_each(|file| disk::remove(&file.pending).map(drop))
+}
+
+/// Which hidden files are leftovers.
+#[derive(Clone, Debug)]
+pub(super) struct Leftovers {
+    pub(super) uid: String,
+    pub(super) job: String,
+    /// Only what is of a generation below this one.
+    pub(super) below: u64,
+    pub(super) keep: HashSet<PathBuf>,
+    /// Only files that were never complete.
+    pub(super) in_progress_only: bool,
+}
+
+impl Leftovers {
+    /// Deletes them in a folder and those below it; symbolic links are not followed, and no folder is deleted.
+    pub(super) fn delete(&self, folder: &Path) -> Result<(), Error> {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failure("list the folder", folder, error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| failure("list the folder", folder, error))?;
+            let path = entry.path();
+            let kind = match entry.file_type() {
+                Ok(kind) => kind,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(failure("look at", &path, error)),
+            };
+            // Partitions are never hidden, so no other folder is entered.
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            if kind.is_dir() && !name.starts_with('.') {
+                self.delete(&path)?;
+            } else if kind.is_file() && self.is_one(name, &path) {
+                disk::remove(&path)?;
+                tracing::info!(uid = %self.uid, path = %path.display(), "deleted what a dead run left");
+            }
+        }
+        Ok(())
+    }
+
+    fn is_one(&self, name: &str, path: &Path) -> bool {
+        let Some(part) = PartName::parse_hidden(name) else { return false };
+        part.uid == self.uid
+            && part.job == self.job
+            && part.generation < self.below
+            && (PartName::is_in_progress(name) || !self.in_progress_only)
+            && !self.keep.contains(path)
+    }
+}
