@@ -59,12 +59,21 @@ impl LogError {
 /// A run as its generation object tells of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRecord {
-    /// Identifies the run.
+    /// Identifies the process.
     pub token: Attempt,
     /// Host and process.
     pub owner: String,
-    /// When it took the generation, in milliseconds since 1970 (UTC).
+    /// When it began to work on the job, in milliseconds since 1970 (UTC).
     pub taken_at_millis: u64,
+}
+
+impl RunRecord {
+    /// The record of a process that begins to work on a job. The same one is used for all generations that it takes,
+    /// so that a claim whose answer was lost is recognised later.
+    #[must_use]
+    pub fn new(environment: &dyn Environment) -> Self {
+        Self { token: environment.attempt(), owner: environment.owner(), taken_at_millis: environment.now_millis() }
+    }
 }
 
 /// A run that is newer than ours.
@@ -219,13 +228,12 @@ impl JobLog {
     ///
     /// # Errors
     /// When the storage fails.
-    pub async fn take_generation(&self) -> Result<Generation, LogError> {
-        let record = self.run_record();
+    pub async fn take_generation(&self, record: &RunRecord) -> Result<Generation, LogError> {
         loop {
             let newest = self.newest_generation().await?;
             let wanted = generation_to_take(Claim::Next, newest);
             // Somebody else may take it first; numbers only grow, so this ends as soon as nobody does.
-            if self.claim(wanted, &record).await?.is_none() {
+            if self.claim(wanted, record).await?.is_none() {
                 return Ok(wanted);
             }
         }
@@ -236,9 +244,9 @@ impl JobLog {
     ///
     /// # Errors
     /// When the storage fails.
-    pub async fn take_generation_exactly_after(&self, own: Generation) -> Result<Claimed, LogError> {
+    pub async fn take_generation_exactly_after(&self, own: Generation, record: &RunRecord) -> Result<Claimed, LogError> {
         let wanted = generation_to_take(Claim::ExactlyAfter(own), None);
-        match self.claim(wanted, &self.run_record()).await? {
+        match self.claim(wanted, record).await? {
             None => Ok(Claimed::Taken(wanted)),
             Some(_) => Ok(Claimed::Superseded(self.describe_newest(wanted).await?)),
         }
@@ -336,14 +344,6 @@ impl JobLog {
         let record = self.storage.read(&self.generation_path(generation)).await?;
         let owner = record.and_then(|bytes| serde_json::from_slice::<RunRecord>(&bytes).ok()).map(|record| record.owner);
         Ok(NewerRun { generation, owner })
-    }
-
-    fn run_record(&self) -> RunRecord {
-        RunRecord {
-            token: self.environment.attempt(),
-            owner: self.environment.owner(),
-            taken_at_millis: self.environment.now_millis(),
-        }
     }
 
     fn generation_path(&self, generation: Generation) -> String {

@@ -50,6 +50,15 @@ pub struct Fork {
     pub intent: ForkIntent,
 }
 
+/// The incarnation before the newest one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parent {
+    /// Its log, closed.
+    pub view: LogView,
+    /// What its `forked` entry says that the newest one restores.
+    pub intent: ForkIntent,
+}
+
 /// Why a start was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartRefusal {
@@ -88,56 +97,61 @@ pub enum StartRefusal {
 
 /// Plans the start of a job.
 ///
-/// `newest` is the log of the newest incarnation of the job's name, `parent` the incarnation whose log a
-/// `forked` entry led from to it, with the intent recorded there.
+/// `newest` is the log of the newest incarnation of the job's name, `parent` the one before it.
 ///
 /// # Errors
 /// When what was asked for is not there, or the name is in use for something else.
-pub fn plan_start(newest: &LogView, parent: Option<(&JobId, &ForkIntent)>, from: &StartFrom) -> Result<StartPlan, StartRefusal> {
+pub fn plan_start(newest: &LogView, parent: Option<&Parent>, from: &StartFrom) -> Result<StartPlan, StartRefusal> {
     if newest.is_empty() {
-        return Ok(plan_in_empty_log(newest, parent, from));
+        return plan_in_empty_log(newest, parent, from);
     }
-    let replaces = |id: &JobId, intent| Fork { id: id.next_incarnation(), closes: id.clone(), intent };
+    let replaces = |intent| StartPlan::Fork(Fork { id: newest.job.next_incarnation(), closes: newest.job.clone(), intent });
     match from {
         StartFrom::Latest => Ok(StartPlan::OwnLog),
-        StartFrom::Fresh => Ok(StartPlan::Fork(replaces(&newest.job, ForkIntent::Fresh))),
+        StartFrom::Fresh => Ok(replaces(ForkIntent::Fresh)),
         StartFrom::Slot(slot) => {
             let manifest = checkpoint_in(newest, *slot)?;
-            if stands_at(newest, manifest) {
-                return Ok(StartPlan::OwnLog);
-            }
-            let path = format!("{}/chk-{slot}", newest.job);
-            Ok(StartPlan::Fork(replaces(&newest.job, intent_of(manifest, &path))))
+            let here = stands_at(newest, manifest);
+            Ok(if here { StartPlan::OwnLog } else { replaces(intent_to_restore(newest, manifest)) })
         }
         StartFrom::Manifest { manifest, path } => {
             if started_from(newest, manifest) || stands_at(newest, manifest) {
                 return Ok(StartPlan::OwnLog);
             }
             if manifest.job_name == newest.job.name() {
-                return Ok(StartPlan::Fork(replaces(&newest.job, intent_of(manifest, path))));
+                return Ok(replaces(intent_of(manifest, path)));
             }
             Err(StartRefusal::AlreadyExists { job: newest.job.clone(), other: manifest.job.clone(), path: path.clone() })
         }
     }
 }
 
-fn plan_in_empty_log(newest: &LogView, parent: Option<(&JobId, &ForkIntent)>, from: &StartFrom) -> StartPlan {
+/// Nothing was ever put: a new job, or a fork that closed its predecessor's log and died. For the latter what is
+/// asked for now decides, else what it set out to do.
+fn plan_in_empty_log(newest: &LogView, parent: Option<&Parent>, from: &StartFrom) -> Result<StartPlan, StartRefusal> {
     let id = newest.job.clone();
-    match (parent, from) {
-        // A fork that closed its predecessor's log and died: what is asked for now decides, else what it set out to do.
-        (Some((closes, recorded)), from) => {
-            let intent = match from {
-                StartFrom::Latest | StartFrom::Slot(_) => recorded.clone(),
-                StartFrom::Fresh => ForkIntent::Fresh,
-                StartFrom::Manifest { manifest, path } => intent_of(manifest, path),
-            };
-            StartPlan::ContinueFork(Fork { id, closes: closes.clone(), intent })
-        }
-        (None, StartFrom::Manifest { manifest, path }) => {
-            StartPlan::Fork(Fork { id, closes: manifest.job.clone(), intent: intent_of(manifest, path) })
-        }
-        (None, StartFrom::Latest | StartFrom::Fresh | StartFrom::Slot(_)) => StartPlan::OwnLog,
-    }
+    let Some(parent) = parent else {
+        return Ok(match from {
+            StartFrom::Manifest { manifest, path } => {
+                StartPlan::Fork(Fork { id, closes: manifest.job.clone(), intent: intent_of(manifest, path) })
+            }
+            StartFrom::Latest | StartFrom::Fresh => StartPlan::OwnLog,
+            StartFrom::Slot(slot) => {
+                return Err(StartRefusal::NoSuchCheckpoint { job: id, slot: *slot, present: "nothing".to_owned() });
+            }
+        });
+    };
+    let intent = match from {
+        StartFrom::Latest => parent.intent.clone(),
+        StartFrom::Fresh => ForkIntent::Fresh,
+        StartFrom::Slot(slot) => intent_to_restore(&parent.view, checkpoint_in(&parent.view, *slot)?),
+        StartFrom::Manifest { manifest, path } => intent_of(manifest, path),
+    };
+    Ok(StartPlan::ContinueFork(Fork { id, closes: parent.view.job.clone(), intent }))
+}
+
+fn intent_to_restore(log: &LogView, manifest: &Manifest) -> ForkIntent {
+    intent_of(manifest, &format!("{}/chk-{}", log.job, manifest.slot))
 }
 
 fn intent_of(manifest: &Manifest, path: &str) -> ForkIntent {

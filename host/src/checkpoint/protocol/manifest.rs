@@ -351,6 +351,13 @@ impl JobSnapshot {
         chains.chain(self.in_flight.iter().map(|batches| &batches.file))
     }
 
+    /// The same files, to change where they are.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut StateFile> {
+        let subtasks = self.operators.values_mut().flat_map(|operator| operator.subtasks.values_mut());
+        let chains = subtasks.flat_map(|subtask| &mut subtask.chain);
+        chains.chain(self.in_flight.iter_mut().map(|batches| &mut batches.file))
+    }
+
     /// Bytes that a restore reads.
     #[must_use]
     pub fn full_bytes(&self) -> u64 {

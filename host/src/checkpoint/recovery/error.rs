@@ -86,6 +86,14 @@ pub enum StartError {
         /// What was to be restored.
         path: String,
     },
+    /// A state file of the manifest to restore is gone or damaged.
+    #[error("the state file {path} of the checkpoint to restore {problem}: name another checkpoint with --from-checkpoint")]
+    StateFile {
+        /// The file.
+        path: String,
+        /// `is missing`, or what is wrong with it.
+        problem: &'static str,
+    },
     /// The pipeline refused (positions, plan).
     #[error(transparent)]
     Pipeline(Error),

@@ -10,22 +10,25 @@ use super::super::protocol::{
     ForkIntent, Generation, JobSnapshot, LogView, Manifest, ManifestKind, MarkerView, Slot, Timing,
 };
 use super::own_log::{Inheritance, begin as begin_in_own_log};
-use super::{StartError, StartRequest, Started};
+use super::{StartError, StartRequest, Started, Starter, adopt};
 
 /// Makes the fork, or finishes one that a crashed run began.
-pub(super) async fn begin(request: &StartRequest<'_>, any: &JobLog, fork: Fork) -> Result<Started, StartError> {
+pub(super) async fn begin(starter: &mut Starter, request: &StartRequest<'_>, any: &JobLog, fork: Fork) -> Result<Started, StartError> {
     let own = any.of(fork.id.clone());
     let old = any.of(fork.closes.clone());
     let view = old.read().await?;
     let restored = restored(request, any, &fork).await?;
     refuse_early(request, &view, &fork, restored.as_deref())?;
 
-    let generation = own.take_generation().await?;
-    crash_point("recovery::after-generation");
+    let generation = starter.take_generation(&own).await?;
     let closed = close(request, &old, &view, &fork, generation).await?;
     crash_point("recovery::after-forked");
 
     let replaced = if closed { replaced(request, &old, &fork, restored.as_deref()).await? } else { None };
+    let restored = match restored {
+        Some(manifest) => Some(adopt::adopt(request, &own, generation, &manifest).await?),
+        None => None,
+    };
     let reason = match &fork.intent {
         ForkIntent::Fresh => "the job was started afresh".to_owned(),
         ForkIntent::Restore { path, .. } => format!("{path} was restored"),

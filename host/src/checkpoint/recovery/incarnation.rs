@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use super::super::log::JobLog;
-use super::super::protocol::{ForkIntent, JobId, LogView, ManifestKind, Refusal};
+use super::super::protocol::fork::Parent;
+use super::super::protocol::{LogView, ManifestKind, Refusal};
 use super::{StartError, StartRequest};
 
 /// The newest incarnation.
 pub(super) struct Found {
     pub(super) log: JobLog,
     pub(super) view: LogView,
-    /// The incarnation before, and what the `forked` entry in its log says.
-    pub(super) parent: Option<(JobId, ForkIntent)>,
+    /// The incarnation before, whose log led here.
+    pub(super) parent: Option<Parent>,
 }
 
 /// Reads the first incarnation's log; while one is closed by another incarnation of the same name, reads that.
@@ -29,7 +30,7 @@ pub(super) async fn newest(request: &StartRequest<'_>) -> Result<Found, StartErr
             None => return Ok(Found { log, view, parent }),
             // Numbers of incarnations grow, so this ends.
             Some((by, intent, _)) if by.name() == request.name && by == log.job().next_incarnation() => {
-                parent = Some((log.job().clone(), intent));
+                parent = Some(Parent { view, intent });
                 log = log.of(by);
             }
             Some((by, _, slot)) => return Err(Refusal::ForkedBy { job: log.job().clone(), by, slot }.into()),

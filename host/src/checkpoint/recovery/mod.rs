@@ -11,6 +11,7 @@
 //! ```
 //! A crash anywhere in here is repaired by the next start: every step is repeated or found done.
 
+mod adopt;
 mod error;
 mod fork;
 mod incarnation;
@@ -22,11 +23,13 @@ pub use error::StartError;
 
 use super::commit::Run;
 use super::failpoints::crash_point;
-use super::log::{Claimed, JobLog, LogError};
+use super::log::{Claimed, JobLog, LogError, RunRecord};
 use super::participants::{Environment, LastResource, Participants, StartHooks};
 use super::protocol::decide::Allowed;
 use super::protocol::fork::{Fork, StartFrom, StartPlan, plan_start};
-use super::protocol::{Decision, Generation, JobId, JobName, Manifest, MarkerView, MissingMarker, OutputGuarantee, Slot};
+use super::protocol::{
+    Decision, Generation, JobId, JobName, LogView, Manifest, MarkerView, MissingMarker, OutputGuarantee, Refusal, Slot,
+};
 use super::storage::CheckpointStorage;
 
 /// What a person allows at a start, beyond what is safe by itself. By default nothing.
@@ -53,6 +56,9 @@ pub struct StartRequest<'a> {
     pub name: JobName,
     /// Where to start from.
     pub from: StartFrom,
+    /// Where the state files of `from`'s manifest are, when that is a savepoint or stands in another storage;
+    /// `None`: in `storage`, at the paths that it names.
+    pub files: Option<FilesAt>,
     /// What is allowed.
     pub options: StartOptions,
     /// The strongest guarantee of a sink in the plan.
@@ -63,6 +69,15 @@ pub struct StartRequest<'a> {
     pub participants: &'a dyn Participants,
     /// The last resource, if the plan has one.
     pub last_resource: Option<&'a dyn LastResource>,
+}
+
+/// A folder that the paths of state files in a manifest are relative to.
+#[derive(Clone, Debug)]
+pub struct FilesAt {
+    /// The storage.
+    pub storage: Arc<dyn CheckpointStorage>,
+    /// The folder in it; empty for its root.
+    pub folder: String,
 }
 
 impl std::fmt::Debug for StartRequest<'_> {
@@ -126,59 +141,89 @@ pub enum Started {
     },
 }
 
-/// Starts a job in a new process.
+/// Starts a job, and starts it again in the same process after a failure.
 ///
-/// # Errors
-/// See [`StartError`]: each says what to do.
-pub async fn start(request: &StartRequest<'_>) -> Result<Started, StartError> {
-    let found = incarnation::newest(request).await?;
-    let parent = found.parent.as_ref().map(|(id, intent)| (id, intent));
-    let plan = plan_start(&found.view, parent, &request.from)?;
-    match plan {
-        StartPlan::OwnLog => {
-            if let Some(finished) = preflight(request, &found).await? {
-                return Ok(finished);
+/// The first start takes the generation after the newest; each later one exactly the number after its own, and if
+/// that is taken the process was superseded. One starter lives as long as the process works on the job.
+#[derive(Debug)]
+pub struct Starter {
+    record: RunRecord,
+    held: Option<(JobLog, Generation)>,
+}
+
+impl Starter {
+    /// A starter for a process that has not started the job yet.
+    #[must_use]
+    pub fn new(environment: &dyn Environment) -> Self {
+        Self { record: RunRecord::new(environment), held: None }
+    }
+
+    /// The generation that was taken last, once there is one.
+    #[must_use]
+    pub fn generation(&self) -> Option<Generation> {
+        self.held.as_ref().map(|(_, generation)| *generation)
+    }
+
+    /// Starts, or starts again. Once the job's log holds an entry of this process's incarnation, `from` says nothing
+    /// any more: the job goes on from where it stands.
+    ///
+    /// Dropping the future is like a crash; the next call repairs it.
+    ///
+    /// # Errors
+    /// See [`StartError`]: each says what to do; where [`StartError::retry_helps`], call again.
+    pub async fn start(&mut self, request: &StartRequest<'_>) -> Result<Started, StartError> {
+        if let Some((log, _)) = &self.held {
+            let log = log.clone();
+            let view = log.read().await?;
+            if !view.is_empty() {
+                if let Some(finished) = preflight(request, &log, &view).await.map_err(replaced_while_running)? {
+                    return Ok(finished);
+                }
+                let generation = self.take_generation(&log).await?;
+                return own_log::begin(request, log, generation, None).await.map_err(replaced_while_running);
             }
-            let generation = found.log.take_generation().await?;
-            crash_point("recovery::after-generation");
-            own_log::begin(request, found.log, generation, None).await
         }
-        StartPlan::ContinueFork(fork) | StartPlan::Fork(fork) => Box::pin(fork::begin(request, &found.log, fork)).await,
+        let found = incarnation::newest(request).await?;
+        match plan_start(&found.view, found.parent.as_ref(), &request.from)? {
+            StartPlan::OwnLog => {
+                if let Some(finished) = preflight(request, &found.log, &found.view).await? {
+                    return Ok(finished);
+                }
+                let generation = self.take_generation(&found.log).await?;
+                own_log::begin(request, found.log, generation, None).await
+            }
+            StartPlan::ContinueFork(fork) | StartPlan::Fork(fork) => Box::pin(fork::begin(self, request, &found.log, fork)).await,
+        }
+    }
+
+    async fn take_generation(&mut self, log: &JobLog) -> Result<Generation, StartError> {
+        let own = self.held.as_ref().filter(|(held, _)| held.job() == log.job()).map(|(_, generation)| *generation);
+        let generation = match own {
+            None => log.take_generation(&self.record).await?,
+            Some(own) => match log.take_generation_exactly_after(own, &self.record).await? {
+                Claimed::Taken(generation) => generation,
+                Claimed::Superseded(newer) => return Err(StartError::Superseded(newer)),
+            },
+        };
+        self.held = Some((log.clone(), generation));
+        crash_point("recovery::after-generation");
+        Ok(generation)
     }
 }
 
-/// Starts a job again in the process whose `run` failed, unless a newer run exists.
-///
-/// # Errors
-/// See [`StartError`].
-pub async fn recover(request: &StartRequest<'_>, run: Run) -> Result<Started, StartError> {
-    let own = run.generation();
-    match run.log.take_generation_exactly_after(own).await? {
-        Claimed::Superseded(newer) => Err(StartError::Superseded(newer)),
-        Claimed::Taken(generation) => {
-            crash_point("recovery::after-generation");
-            own_log::begin(request, run.log, generation, None).await
-        }
-    }
-}
-
-/// Starts again after a start in this process that took `generation` failed (a storage that did not answer). The log
-/// is that of the incarnation it was taken in.
-///
-/// # Errors
-/// See [`StartError`].
-pub async fn retry_start(request: &StartRequest<'_>, log: JobLog, own: Generation) -> Result<Started, StartError> {
-    match log.take_generation_exactly_after(own).await? {
-        Claimed::Superseded(newer) => Err(StartError::Superseded(newer)),
-        Claimed::Taken(generation) => own_log::begin(request, log, generation, None).await,
+/// A process that worked on a job which was replaced meanwhile is told so like one that lost a put to the fork.
+fn replaced_while_running(error: StartError) -> StartError {
+    match error {
+        StartError::Refused(Refusal::ForkedBy { job, by, .. }) => StartError::ForkedBy { job, by },
+        other => other,
     }
 }
 
 /// Refuses, or finds the job finished, before anything is fenced.
-async fn preflight(request: &StartRequest<'_>, found: &incarnation::Found) -> Result<Option<Started>, StartError> {
-    let newest_generation = found.log.newest_generation().await?;
+async fn preflight(request: &StartRequest<'_>, log: &JobLog, view: &LogView) -> Result<Option<Started>, StartError> {
+    let newest_generation = log.newest_generation().await?;
     let marker = request.marker().await?;
-    match own_log::decide_now(request, &found.log, &found.view, newest_generation, &marker) {
+    match own_log::decide_now(request, log, view, newest_generation, &marker) {
         Decision::Refuse(refusal) => Err(StartError::Refused(refusal)),
         Decision::Finished(last) => Ok(Some(Started::Finished { job: last.job.clone(), slot: last.slot })),
         Decision::NewJob | Decision::Restore(_) => Ok(None),

@@ -18,7 +18,7 @@ use super::{Origin, Recovered, StartError, StartRequest, Started};
 /// What a fork's manifest 0 takes over; worked out after the old log was closed.
 pub(super) struct Inheritance {
     pub(super) fork: Fork,
-    /// The manifest that is restored; `None`: the job begins again.
+    /// The manifest that is restored, with its state files in this job's own folder; `None`: the job begins again.
     pub(super) restored: Option<Arc<Manifest>>,
     /// The manifest that is replaced, whose prepared work is committed; `None` when the old log is out of reach.
     pub(super) replaced: Option<Arc<Manifest>>,
