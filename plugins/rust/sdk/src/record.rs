@@ -1,0 +1,119 @@
+//! What a plugin is given: records and fired timers, as borrowed views into the columns of a batch.
+
+use crate::bindings::{Batch, Column, Timers};
+use crate::host::{self, Header, Place};
+
+/// The bit of a record's byte in `nulls` that says that its key is null.
+pub(crate) const NULL_KEY: u8 = 1;
+/// The bit that says that its value is null.
+pub(crate) const NULL_VALUE: u8 = 2;
+
+/// The entry `row` of a column.
+///
+/// The host has checked a column's ends before it handed it over.
+#[inline]
+pub(crate) fn entry(column: &Column, row: usize) -> &[u8] {
+    let start = if row == 0 { 0 } else { column.ends[row - 1] as usize };
+    &column.bytes[start..column.ends[row] as usize]
+}
+
+/// The input rows of a call: what a left-out column of the output refers to. There are none in `finish`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rows<'a> {
+    Batch(&'a Batch),
+    Fired(&'a Timers),
+    None,
+}
+
+impl<'a> Rows<'a> {
+    #[inline]
+    pub(crate) fn key(self, row: u32) -> Option<&'a [u8]> {
+        match self {
+            Self::Batch(batch) => {
+                let null = batch.nulls.get(row as usize).is_some_and(|bits| bits & NULL_KEY != 0);
+                (!null).then(|| entry(&batch.keys, row as usize))
+            }
+            Self::Fired(timers) => Some(entry(&timers.keys, row as usize)),
+            Self::None => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn timestamp(self, row: u32, otherwise: i64) -> i64 {
+        match self {
+            Self::Batch(batch) => batch.timestamps[row as usize],
+            Self::Fired(timers) => timers.times[row as usize],
+            Self::None => otherwise,
+        }
+    }
+}
+
+/// One input record. Key and value are slices of the batch: nothing is copied.
+///
+/// A null key or value is `None`, and an empty one is `Some(b"")`; a record with a null value is a tombstone.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'a> {
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    timestamp: i64,
+    row: u32,
+    input: u32,
+}
+
+impl<'a> Record<'a> {
+    #[inline]
+    pub(crate) fn of(batch: &'a Batch, row: u32, input: u32) -> Self {
+        let index = row as usize;
+        let bits = if batch.nulls.is_empty() { 0 } else { batch.nulls[index] };
+        Self {
+            key: (bits & NULL_KEY == 0).then(|| entry(&batch.keys, index)),
+            value: (bits & NULL_VALUE == 0).then(|| entry(&batch.values, index)),
+            timestamp: batch.timestamps[index],
+            row,
+            input,
+        }
+    }
+
+    /// The key. In a keyed plugin it is what the job's `key-by` computed, and never `None`.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a [u8]> {
+        self.key
+    }
+
+    /// The value; `None` for a tombstone.
+    #[must_use]
+    pub fn value(&self) -> Option<&'a [u8]> {
+        self.value
+    }
+
+    /// Event time in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn timestamp(&self) -> i64 {
+        self.timestamp
+    }
+
+    /// The index of the operator's input that the record came from, in the order of the plugin's `INPUTS`; 0 where there is one input.
+    #[must_use]
+    pub fn input(&self) -> u32 {
+        self.input
+    }
+
+    /// All headers in order, repeated names included. Headers stay on the host: each call fetches and copies them.
+    #[must_use]
+    pub fn headers(&self) -> Vec<Header> {
+        host::headers(self.row)
+    }
+
+    /// The value of the last header of this name, as Kafka's clients have it. `None`: there is none; `Some(None)`: its value is null.
+    /// Fetches all headers.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<Option<Vec<u8>>> {
+        self.headers().into_iter().rev().find(|(each, _)| each == name).map(|(_, value)| value)
+    }
+
+    /// Where the record was read, if it was read and the host still knows.
+    #[must_use]
+    pub fn origin(&self) -> Option<Place> {
+        host::origin(self.row)
+    }
+}
