@@ -6,6 +6,7 @@
 //! - [`record`]: the columnar batch that everything shares, and key groups;
 //! - [`source`]: where records come from, and the trait to bring your own;
 //! - [`operator`]: what turns records into records;
+//! - [`plugin`]: the WebAssembly components that operators usually are;
 //! - [`state`]: what operators remember, in files of a checkpoint;
 //! - [`sink`]: where they go, and the traits to bring your own;
 //! - [`checkpoint`]: what makes output exact through crashes, upgrades and second instances;
@@ -18,6 +19,7 @@ pub mod config;
 pub mod error;
 pub mod operator;
 pub mod pipeline;
+pub mod plugin;
 pub mod record;
 pub mod sink;
 pub mod source;

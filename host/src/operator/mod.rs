@@ -1,5 +1,16 @@
 //! Operators: what turns records into records. Plugins are the usual ones, behind an adapter; a host's own can implement the trait as well.
 
+mod condemned;
+mod isolation;
+mod keyed;
+mod map;
+mod policy;
+
+pub use isolation::{Condemned, Isolation};
+pub use keyed::KeyedOperator;
+pub use map::MapOperator;
+pub use policy::{ErrorPolicy, FailureHandler, OPERATOR_HEADER, POSITION_HEADER, REASON_HEADER, SOURCE_HEADER, SPLIT_HEADER};
+
 use crate::record::Batch;
 use crate::state::{StateReader, StateWriter};
 use crate::Error;
@@ -53,12 +64,14 @@ pub trait Operator: Send {
     /// Processes a batch of an input.
     async fn process(&mut self, input: usize, batch: Batch, times: Times, outputs: &mut Outputs) -> Result<(), Error>;
 
-    /// The processing time of the earliest timer, if there is one: [`Operator::advance`] is called when it has come.
+    /// The processing time at which [`Operator::advance`] is to be called, if timers wait; the smallest number: at once, for a timer is due by
+    /// the watermark.
     fn next_timer(&self) -> Option<i64> {
         None
     }
 
-    /// Time has gone on: fires the timers that are due by the watermark or the processing time.
+    /// Time has gone on: fires timers that are due by the watermark or the processing time, a bounded number of them. Whoever calls sends on
+    /// what was emitted, and calls again while [`Operator::next_timer`] is due, before it passes the watermark on or gives another batch.
     async fn advance(&mut self, _times: Times, _outputs: &mut Outputs) -> Result<(), Error> {
         Ok(())
     }
@@ -71,6 +84,11 @@ pub trait Operator: Send {
     /// Writes what changed since the last snapshot (all, at the first one). The changes are handed over: whoever called keeps them until a
     /// completed checkpoint holds them.
     async fn snapshot(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Writes all state, and leaves what counts as changed as it is: for savepoints.
+    async fn snapshot_all(&mut self, _state: &mut StateWriter) -> Result<(), Error> {
         Ok(())
     }
 

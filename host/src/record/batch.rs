@@ -32,6 +32,23 @@ pub struct Batch {
     headers: Headers,
 }
 
+/// The columns of a batch, taken apart: what an operator moves on without copying it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// Event times, milliseconds since the Unix epoch.
+    pub timestamps: Vec<i64>,
+    /// The keys; a null one is an empty entry.
+    pub keys: Column,
+    /// The values; a null one is an empty entry.
+    pub values: Column,
+    /// One byte a record (bit 0: the key is null, bit 1: the value is null); empty when nothing is null.
+    pub nulls: Vec<u8>,
+    /// Where each record was read.
+    pub origins: Vec<Origin>,
+    /// The headers.
+    pub headers: Headers,
+}
+
 /// Why columns do not make a batch: a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -72,6 +89,12 @@ impl Batch {
             return Err(BatchFault(format!("nulls has unknown bits at record {row}: {:#010b}", nulls[row])));
         }
         Ok(Self { timestamps, keys, values, nulls, origins, headers: Headers::default() })
+    }
+
+    /// Takes the batch apart.
+    pub fn into_columns(self) -> Columns {
+        let Self { timestamps, keys, values, nulls, origins, headers } = self;
+        Columns { timestamps, keys, values, nulls, origins, headers }
     }
 
     /// The number of records.

@@ -7,7 +7,7 @@ mod json_pointer;
 mod key_group;
 mod origin;
 
-pub use batch::{Batch, BatchFault, Row};
+pub use batch::{Batch, BatchFault, Columns, Row};
 pub use column::Column;
 pub use headers::{Header, Headers};
 pub use json_pointer::{JsonPointer, PointerFault};

@@ -5,6 +5,7 @@
 mod chain;
 mod entries;
 mod file;
+pub mod timers;
 
 pub use chain::{StateReader, merge};
 pub use entries::{Entries, EntriesFault, EntryRef};
