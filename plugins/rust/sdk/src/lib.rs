@@ -79,6 +79,8 @@ mod plugin;
 mod record;
 mod runtime;
 mod state;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
 mod timer;
 
 pub use emit::{Emit, ValueWriter};

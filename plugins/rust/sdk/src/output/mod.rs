@@ -9,6 +9,8 @@ use crate::emit::{Emit, ValueWriter};
 use crate::record::Rows;
 use crate::timer::{Clock, RESERVED_TAGS};
 
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use buffers::empty_timers;
 pub(crate) use buffers::{Buffers, Mark, empty_column, end, push_entry};
 
 /// Takes what a record gives. All of it is dropped again if the record then fails.
