@@ -23,12 +23,12 @@ pub const POSITION_HEADER: &str = "waterwheel-error-position";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorPolicy {
-    /// The job fails, and names the record.
+    /// The job fails, naming the record's source, split and position.
     #[default]
     Fail,
-    /// The record is left out and counted.
+    /// The record is left out, logged and counted.
     Skip,
-    /// The record goes to the job's dead letters, with the reason in its headers.
+    /// The record goes to the dead-letter sink, with the reason in a header.
     DeadLetter,
 }
 

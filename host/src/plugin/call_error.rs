@@ -18,13 +18,13 @@ pub enum CallError {
         place: Option<String>,
     },
     /// The call took longer than it may.
-    #[error("the call took longer than {} (the operator's limit `deadline`)", Span(*limit))]
+    #[error("the call took longer than {} (the operator's `limits: call-timeout`)", Span(*limit))]
     Deadline {
         /// How long a call may take.
         limit: Duration,
     },
     /// The plugin asked for more memory than it may use, and could not go on without.
-    #[error("the plugin asked for memory up to {}, and may use {} (the operator's limit `memory`)", Size(*asked as u64), Size(*limit as u64))]
+    #[error("the plugin asked for memory up to {}, and may use {} (the operator's `limits: memory`)", Size(*asked as u64), Size(*limit as u64))]
     Memory {
         /// Bytes that it may use.
         limit: usize,

@@ -115,7 +115,7 @@ impl Instance {
             wasi: around.grants.context(&clock, &around.log).map_err(CallError::Host)?,
             table: ResourceTable::new(),
             limiter: Limiter::new(&around.limits),
-            deadline: Deadline::new(template.clock.clone(), around.limits.deadline.0),
+            deadline: Deadline::new(template.clock.clone(), around.limits.call_timeout.0),
             clock,
             log: around.log.clone(),
             metrics: Arc::clone(&around.metrics),

@@ -2,8 +2,6 @@
 
 use super::engine::TickClock;
 use crate::config::{Size, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use std::pin::pin;
 use std::time::Duration;
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
@@ -14,18 +12,17 @@ const MAX_TABLE_ENTRIES: usize = 1_000_000;
 const MAX_PARTS: usize = 100;
 
 /// What an instance may use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Memory of one instance. By default 256 MiB.
     pub memory: Size,
     /// How long one call may take. By default 10 s.
-    pub deadline: Span,
+    pub call_timeout: Span,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: Size(256 << 20), deadline: Span(Duration::from_secs(10)) }
+        Self { memory: Size(256 << 20), call_timeout: Span(Duration::from_secs(10)) }
     }
 }
 

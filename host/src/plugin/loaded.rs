@@ -155,7 +155,7 @@ fn link(engine: &PluginEngine, component: &Component, world: World) -> Result<Te
 async fn describe(template: &Template) -> Result<Description, Error> {
     const NOBODY: &str = "describe";
     let around = Surroundings {
-        grants: Grants::none(NOBODY, 0),
+        grants: Grants::new(Capabilities::default(), NOBODY, 0),
         limits: Limits::default(),
         log: PluginLog::new(NOBODY, 0),
         metrics: Arc::default(),
@@ -196,10 +196,9 @@ impl LoadedPlugin {
     /// The plugin refuses its config, with its sentence; a grant cannot be given; the plugin cannot be started.
     pub async fn operator(&self, context: OperatorContext) -> Result<Box<dyn Operator>, Error> {
         let OperatorContext { uid, subtask, split_table, metrics, .. } = &context;
-        let grants = Grants::resolve(&context.capabilities, uid, *subtask).await;
         let around = Surroundings {
-            grants: grants.map_err(|error| error.within(format!("operator {uid}")))?,
-            limits: context.limits.clone(),
+            grants: Grants::new(context.capabilities.clone(), uid, *subtask),
+            limits: context.limits,
             log: PluginLog::new(uid, *subtask),
             metrics: Arc::clone(metrics),
             split_table: split_table.clone(),

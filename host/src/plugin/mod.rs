@@ -24,7 +24,7 @@ mod shape;
 mod wasi;
 
 pub use call_error::CallError;
-pub use capabilities::{Capabilities, Directory};
+pub use capabilities::{Capabilities, Folder};
 pub use describe::{Description, StateDescription};
 pub use digest::Digest;
 pub use engine::{CompileCounts, CompileOutcome, EngineOptions};

@@ -3,13 +3,13 @@
 //! Without grants: no folders, no environment, no sockets and no names; random numbers from a generator seeded with the operator's uid and
 //! subtask; both clocks stand at the batch's processing time. Standard input is empty, standard output and error go to the log.
 
-use super::capabilities::Capabilities;
+use super::capabilities::{Capabilities, Folder};
 use super::log::{LineStream, Loudness, PluginLog};
 use crate::Error;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -51,40 +51,20 @@ impl HostMonotonicClock for BatchClock {
     }
 }
 
-/// What an operator was granted, resolved once: names are looked up when the operator starts, not for each instance.
+/// What a subtask's instances are granted.
 #[derive(Clone, Debug)]
 pub(super) struct Grants {
     capabilities: Capabilities,
-    addresses: Arc<[Allowed]>,
     seed: [u8; 32],
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Allowed {
-    Everything,
-    Host(IpAddr),
-    Port(SocketAddr),
-}
-
 impl Grants {
-    /// No grant; the generator of random numbers is seeded with uid and subtask.
-    pub(super) fn none(uid: &str, subtask: u32) -> Self {
+    /// The generator of random numbers is seeded with uid and subtask.
+    pub(super) fn new(capabilities: Capabilities, uid: &str, subtask: u32) -> Self {
         let mut seed = Sha256::new();
         seed.update(uid.as_bytes());
         seed.update(subtask.to_le_bytes());
-        Self { capabilities: Capabilities::default(), addresses: Arc::new([]), seed: seed.finalize().into() }
-    }
-
-    /// Looks up what the capabilities name.
-    pub(super) async fn resolve(capabilities: &Capabilities, uid: &str, subtask: u32) -> Result<Self, Error> {
-        let mut addresses = Vec::new();
-        for written in &capabilities.network {
-            match parse_address(written) {
-                Some(address) => addresses.push(address),
-                None => addresses.extend(look_up(written).await?),
-            }
-        }
-        Ok(Self { capabilities: capabilities.clone(), addresses: addresses.into(), ..Self::none(uid, subtask) })
+        Self { capabilities, seed: seed.finalize().into() }
     }
 
     /// A context for one instance.
@@ -101,58 +81,31 @@ impl Grants {
             builder.secure_random(ChaCha12Rng::from_seed(self.seed));
             builder.insecure_random(ChaCha12Rng::from_seed(insecure)).insecure_random_seed(seed);
         }
-        for name in &self.capabilities.environment {
-            if let Ok(value) = std::env::var(name) {
-                builder.env(name, value);
-            }
+        for (name, value) in &self.capabilities.environment {
+            builder.env(name, value);
         }
-        for directory in &self.capabilities.directories {
-            let permissions = if directory.read_only { FsPerms::ReadOnly } else { FsPerms::ReadWrite };
-            builder.preopened_dir(&directory.host, &directory.guest, permissions).map_err(|error| {
-                Error::user(format!("the folder {} cannot be given to the plugin", directory.host.display())).caused_by(error)
+        for Folder { path, mounted_as, write } in &self.capabilities.folders {
+            let permissions = if *write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
+            builder.preopened_dir(path, mounted_as, permissions).map_err(|error| {
+                Error::user(format!("the folder {} cannot be given to the plugin", path.display())).caused_by(error)
             })?;
         }
-        self.network(&mut builder);
-        Ok(builder.build())
-    }
-
-    fn network(&self, builder: &mut WasiCtxBuilder) {
-        if self.addresses.is_empty() {
-            return;
+        if self.capabilities.network {
+            builder.allow_tcp(true).allow_udp(true).allow_ip_name_lookup(true);
+            builder.socket_addr_check(|address, usage| {
+                let allowed = is_allowed(address, usage);
+                Box::pin(async move { allowed })
+            });
         }
-        let addresses = Arc::clone(&self.addresses);
-        builder.allow_tcp(true).allow_udp(true).allow_ip_name_lookup(true);
-        builder.socket_addr_check(move |address, usage| {
-            let allowed = is_allowed(&addresses, address, usage);
-            Box::pin(async move { allowed })
-        });
+        Ok(builder.build())
     }
 }
 
-/// Connections go out to what is allowed; nothing is listened for.
-fn is_allowed(addresses: &[Allowed], address: SocketAddr, usage: SocketAddrUse) -> bool {
+/// Connections go out; nothing is listened for.
+fn is_allowed(address: SocketAddr, usage: SocketAddrUse) -> bool {
     match usage {
         SocketAddrUse::TcpBind | SocketAddrUse::UdpBind => address.ip().is_unspecified() && address.port() == 0,
         SocketAddrUse::TcpListen | SocketAddrUse::TcpAccept => false,
-        _ => addresses.iter().any(|allowed| match allowed {
-            Allowed::Everything => true,
-            Allowed::Host(host) => *host == address.ip(),
-            Allowed::Port(port) => *port == address,
-        }),
+        _ => true,
     }
-}
-
-fn parse_address(written: &str) -> Option<Allowed> {
-    if written == "*" {
-        return Some(Allowed::Everything);
-    }
-    written.parse().map(Allowed::Port).or_else(|_| written.parse().map(Allowed::Host)).ok()
-}
-
-async fn look_up(written: &str) -> Result<Vec<Allowed>, Error> {
-    let found = tokio::net::lookup_host(written).await.map_err(|error| {
-        let message = format!("the network grant {written:?} is none of `address:port`, `address`, `name:port` and `*`, or its name is not known");
-        Error::external(message).caused_by(error)
-    })?;
-    Ok(found.map(Allowed::Port).collect())
 }

@@ -2,12 +2,12 @@
 
 use super::InputSpec;
 use crate::config::{Size, Span};
+use crate::operator::ErrorPolicy;
+use crate::plugin::Capabilities;
 use crate::sink::Guarantee;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// Where records come from. Beside these keys stand the options of the source's type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -59,54 +59,6 @@ pub struct OperatorSpec {
     pub limits: LimitsSpec,
 }
 
-/// What becomes of a record that an operator cannot process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum ErrorPolicy {
-    /// The job fails, naming the record's source, split and position.
-    #[default]
-    Fail,
-    /// The record is left out, logged and counted.
-    Skip,
-    /// The record goes to the dead-letter sink, with the reason in a header.
-    DeadLetter,
-}
-
-/// What a plugin may reach outside of itself: nothing unless it is said here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Capabilities {
-    /// The real clock; without it a plugin sees the time of its batch. By default false.
-    #[serde(default)]
-    pub clock: bool,
-    /// Real randomness; without it random numbers are seeded. By default false.
-    #[serde(default)]
-    pub random: bool,
-    /// Environment variables that the plugin sees, with their values. By default none.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub environment: BTreeMap<String, String>,
-    /// Connections to other machines. By default false.
-    #[serde(default)]
-    pub network: bool,
-    /// Folders of this machine that the plugin sees. By default none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub folders: Vec<Folder>,
-}
-
-/// A folder of this machine that a plugin sees.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Folder {
-    /// The folder on this machine.
-    pub path: PathBuf,
-    /// Where the plugin sees it.
-    #[serde(rename = "as")]
-    pub mounted_as: String,
-    /// Whether the plugin may write there. By default false.
-    #[serde(default)]
-    pub write: bool,
-}
-
 /// How much a plugin may use; what is left out has the host's default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -142,18 +94,4 @@ pub struct SinkSpec {
     #[serde(flatten)]
     #[schemars(skip)]
     pub options: Map<String, Value>,
-}
-
-impl Capabilities {
-    /// Whether a capability of this name is granted; none if there is no such capability.
-    pub fn grants(&self, name: &str) -> Option<bool> {
-        Some(match name {
-            "clock" => self.clock,
-            "random" => self.random,
-            "environment" => !self.environment.is_empty(),
-            "network" => self.network,
-            "folders" => !self.folders.is_empty(),
-            _ => return None,
-        })
-    }
 }
