@@ -1,13 +1,17 @@
 //! Sources: where records come from. A source is cut into splits (a partition, a file), each read in order and replayable from any position.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
+pub mod file;
 pub mod generator;
 mod rate;
 
+pub use file::FileType;
 pub use generator::GeneratorType;
 
+use crate::Error;
 use crate::config::Fault;
 use crate::record::{Batch, SplitTable};
-use crate::Error;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
