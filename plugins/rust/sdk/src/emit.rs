@@ -30,78 +30,111 @@ pub struct Emit<'a> {
     pub(crate) key: Key<'a>,
     pub(crate) timestamp: Option<i64>,
     pub(crate) side_output: Option<&'a str>,
+    /// The input row that the value is the value of, if it is: such values are copied many at a time.
+    pub(crate) value_of: Option<u32>,
 }
 
 impl<'a> Emit<'a> {
     /// A record with this value.
     #[must_use]
+    #[inline]
     pub fn value(value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        Self { value: Some(value.as_ref()), ..Self::default() }
+        Self {
+            value: Some(value.as_ref()),
+            ..Self::default()
+        }
     }
 
     /// A record with a null value.
     #[must_use]
+    #[inline]
     pub fn tombstone() -> Self {
         Self::default()
     }
 
     /// With this key.
     #[must_use]
+    #[inline]
     pub fn key(self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        Self { key: Key::Given(key.as_ref()), ..self }
+        Self {
+            key: Key::Given(key.as_ref()),
+            ..self
+        }
     }
 
     /// With a null key.
     #[must_use]
+    #[inline]
     pub fn null_key(self) -> Self {
-        Self { key: Key::Null, ..self }
+        Self {
+            key: Key::Null,
+            ..self
+        }
     }
 
     /// With this event time, in milliseconds since the Unix epoch.
     #[must_use]
+    #[inline]
     pub fn timestamp(self, timestamp: i64) -> Self {
-        Self { timestamp: Some(timestamp), ..self }
+        Self {
+            timestamp: Some(timestamp),
+            ..self
+        }
     }
 
     /// To the side output of this name, one of the plugin's `SIDE_OUTPUTS`. Any other name fails the batch.
     #[must_use]
+    #[inline]
     pub fn to(self, side_output: &'a str) -> Self {
-        Self { side_output: Some(side_output), ..self }
+        Self {
+            side_output: Some(side_output),
+            ..self
+        }
     }
 }
 
 impl<'a> From<&Record<'a>> for Emit<'a> {
     /// The record as it is.
+    #[inline]
     fn from(record: &Record<'a>) -> Self {
-        Self { value: record.value(), ..Self::default() }
+        Self {
+            value: record.value(),
+            value_of: Some(record.row()),
+            ..Self::default()
+        }
     }
 }
 
 impl<'a> From<&'a [u8]> for Emit<'a> {
+    #[inline]
     fn from(value: &'a [u8]) -> Self {
         Self::value(value)
     }
 }
 
 impl<'a, const N: usize> From<&'a [u8; N]> for Emit<'a> {
+    #[inline]
     fn from(value: &'a [u8; N]) -> Self {
         Self::value(value)
     }
 }
 
 impl<'a> From<&'a Vec<u8>> for Emit<'a> {
+    #[inline]
     fn from(value: &'a Vec<u8>) -> Self {
         Self::value(value)
     }
 }
 
 impl<'a> From<&'a str> for Emit<'a> {
+    #[inline]
     fn from(value: &'a str) -> Self {
         Self::value(value)
     }
 }
 
 impl<'a> From<&'a String> for Emit<'a> {
+    #[inline]
     fn from(value: &'a String) -> Self {
         Self::value(value)
     }

@@ -83,7 +83,9 @@ pub struct ExportedKeyed<P>(PhantomData<P>);
 fn report_panics() {
     #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| {
-        let message = panic.payload_as_str().unwrap_or("(a panic whose message is not text)");
+        let message = panic
+            .payload_as_str()
+            .unwrap_or("(a panic whose message is not text)");
         match panic.location() {
             Some(place) => crate::host::panicked(&format!("{message} (at {place})")),
             None => crate::host::panicked(message),
@@ -115,7 +117,7 @@ mod map {
 
     impl<P: MapExport> mapper::Guest for ExportedMap<P> {
         fn process(records: Batch, context: Context) -> Result<Emitted, String> {
-            P::with(|runtime| runtime.process(&records, &context))
+            P::with(|runtime| runtime.process(records, &context))
         }
 
         fn finish(context: Context) -> Result<Emitted, String> {
@@ -148,11 +150,11 @@ mod keyed {
 
     impl<P: KeyedExport> keyed_processor::Guest for ExportedKeyed<P> {
         fn process(input: u32, records: Batch, context: Context) -> Result<KeyedEmitted, String> {
-            P::with(|runtime| runtime.process(input, &records, &context))
+            P::with(|runtime| runtime.process(input, records, &context))
         }
 
         fn on_timers(fired: Timers, context: Context) -> Result<KeyedEmitted, String> {
-            P::with(|runtime| runtime.on_timers(&fired, &context))
+            P::with(|runtime| runtime.on_timers(fired, &context))
         }
 
         fn finish(context: Context) -> Result<KeyedEmitted, String> {

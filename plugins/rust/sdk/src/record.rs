@@ -1,6 +1,6 @@
 //! What a plugin is given: records and fired timers, as borrowed views into the columns of a batch.
 
-use crate::bindings::{Batch, Column, Timers};
+use crate::bindings::{Batch, Column};
 use crate::host::{self, Header, Place};
 
 /// The bit of a record's byte in `nulls` that says that its key is null.
@@ -13,15 +13,49 @@ pub(crate) const NULL_VALUE: u8 = 2;
 /// The host has checked a column's ends before it handed it over.
 #[inline]
 pub(crate) fn entry(column: &Column, row: usize) -> &[u8] {
-    let start = if row == 0 { 0 } else { column.ends[row - 1] as usize };
+    let start = if row == 0 {
+        0
+    } else {
+        column.ends[row - 1] as usize
+    };
     &column.bytes[start..column.ends[row] as usize]
+}
+
+/// The columns of an input batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Columns<'a> {
+    pub(crate) count: u32,
+    pub(crate) timestamps: &'a [i64],
+    pub(crate) keys: &'a Column,
+    pub(crate) values: &'a Column,
+    pub(crate) nulls: &'a [u8],
+}
+
+impl<'a> Columns<'a> {
+    #[inline]
+    pub(crate) fn of(batch: &'a Batch) -> Self {
+        let Batch {
+            count,
+            timestamps,
+            keys,
+            values,
+            nulls,
+        } = batch;
+        Self {
+            count: *count,
+            timestamps,
+            keys,
+            values,
+            nulls,
+        }
+    }
 }
 
 /// The input rows of a call: what a left-out column of the output refers to. There are none in `finish`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rows<'a> {
-    Batch(&'a Batch),
-    Fired(&'a Timers),
+    Batch(Columns<'a>),
+    Fired { keys: &'a Column, times: &'a [i64] },
     None,
 }
 
@@ -29,11 +63,14 @@ impl<'a> Rows<'a> {
     #[inline]
     pub(crate) fn key(self, row: u32) -> Option<&'a [u8]> {
         match self {
-            Self::Batch(batch) => {
-                let null = batch.nulls.get(row as usize).is_some_and(|bits| bits & NULL_KEY != 0);
-                (!null).then(|| entry(&batch.keys, row as usize))
+            Self::Batch(columns) => {
+                let null = columns
+                    .nulls
+                    .get(row as usize)
+                    .is_some_and(|bits| bits & NULL_KEY != 0);
+                (!null).then(|| entry(columns.keys, row as usize))
             }
-            Self::Fired(timers) => Some(entry(&timers.keys, row as usize)),
+            Self::Fired { keys, .. } => Some(entry(keys, row as usize)),
             Self::None => None,
         }
     }
@@ -41,8 +78,8 @@ impl<'a> Rows<'a> {
     #[inline]
     pub(crate) fn timestamp(self, row: u32, otherwise: i64) -> i64 {
         match self {
-            Self::Batch(batch) => batch.timestamps[row as usize],
-            Self::Fired(timers) => timers.times[row as usize],
+            Self::Batch(columns) => columns.timestamps[row as usize],
+            Self::Fired { times, .. } => times[row as usize],
             Self::None => otherwise,
         }
     }
@@ -62,38 +99,51 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     #[inline]
-    pub(crate) fn of(batch: &'a Batch, row: u32, input: u32) -> Self {
+    pub(crate) fn of(columns: &Columns<'a>, row: u32, input: u32) -> Self {
         let index = row as usize;
-        let bits = if batch.nulls.is_empty() { 0 } else { batch.nulls[index] };
+        let bits = if columns.nulls.is_empty() {
+            0
+        } else {
+            columns.nulls[index]
+        };
         Self {
-            key: (bits & NULL_KEY == 0).then(|| entry(&batch.keys, index)),
-            value: (bits & NULL_VALUE == 0).then(|| entry(&batch.values, index)),
-            timestamp: batch.timestamps[index],
+            key: (bits & NULL_KEY == 0).then(|| entry(columns.keys, index)),
+            value: (bits & NULL_VALUE == 0).then(|| entry(columns.values, index)),
+            timestamp: columns.timestamps[index],
             row,
             input,
         }
     }
 
+    #[inline]
+    pub(crate) fn row(&self) -> u32 {
+        self.row
+    }
+
     /// The key. In a keyed plugin it is what the job's `key-by` computed, and never `None`.
     #[must_use]
+    #[inline]
     pub fn key(&self) -> Option<&'a [u8]> {
         self.key
     }
 
     /// The value; `None` for a tombstone.
     #[must_use]
+    #[inline]
     pub fn value(&self) -> Option<&'a [u8]> {
         self.value
     }
 
     /// Event time in milliseconds since the Unix epoch.
     #[must_use]
+    #[inline]
     pub fn timestamp(&self) -> i64 {
         self.timestamp
     }
 
     /// The index of the operator's input that the record came from, in the order of the plugin's `INPUTS`; 0 where there is one input.
     #[must_use]
+    #[inline]
     pub fn input(&self) -> u32 {
         self.input
     }
@@ -108,7 +158,11 @@ impl<'a> Record<'a> {
     /// Fetches all headers.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<Option<Vec<u8>>> {
-        self.headers().into_iter().rev().find(|(each, _)| each == name).map(|(_, value)| value)
+        self.headers()
+            .into_iter()
+            .rev()
+            .find(|(each, _)| each == name)
+            .map(|(_, value)| value)
     }
 
     /// Where the record was read, if it was read and the host still knows.

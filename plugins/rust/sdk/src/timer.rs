@@ -1,6 +1,6 @@
 //! Timers: they belong to a key, the host keeps and fires them.
 
-use crate::bindings::Timers;
+use crate::bindings::{Column, Timers};
 use crate::record::entry;
 
 /// Tags from here up are not for plugins: the SDKs use them for timers of their own.
@@ -34,10 +34,20 @@ pub struct Timer<'a> {
 }
 
 impl<'a> Timer<'a> {
-    pub(crate) fn of(fired: &'a Timers, row: u32) -> Self {
+    /// The timer `row` of those that fired; `keys` is their column of keys.
+    pub(crate) fn of(fired: &Timers, keys: &'a Column, row: u32) -> Self {
         let index = row as usize;
-        let clock = if fired.clocks[index] == Clock::Event.number() { Clock::Event } else { Clock::Processing };
-        Self { key: entry(&fired.keys, index), time: fired.times[index], tag: fired.tags[index], clock }
+        let clock = if fired.clocks[index] == Clock::Event.number() {
+            Clock::Event
+        } else {
+            Clock::Processing
+        };
+        Self {
+            key: entry(keys, index),
+            time: fired.times[index],
+            tag: fired.tags[index],
+            clock,
+        }
     }
 
     /// The key that the timer was set for; state is that of this key.

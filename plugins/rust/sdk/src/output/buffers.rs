@@ -1,16 +1,19 @@
 //! The columns of a call's output while they grow. Columns that only repeat the input stay empty until a record differs; then what came
-//! before is filled in from the input.
+//! before is filled in from the input. Values that are those of input rows in a row are copied in one piece, or not at all when the
+//! whole batch is passed on.
 
 use crate::bindings::{Batch, Column, Emitted, Failure, HeaderEdit, Timers};
 use crate::emit::{Emit, Key};
-use crate::record::{NULL_KEY, NULL_VALUE, Rows};
+use crate::record::{Columns, NULL_KEY, NULL_VALUE, Rows};
 
 /// An end in a column. A component's memory ends at 4 GiB.
+#[inline]
 pub(crate) fn end(length: usize) -> u32 {
     u32::try_from(length).expect("invariant: a column is smaller than 4 GiB")
 }
 
 /// Appends an entry.
+#[inline]
 pub(crate) fn push_entry(column: &mut Column, bytes: &[u8]) {
     column.bytes.extend_from_slice(bytes);
     column.ends.push(end(column.bytes.len()));
@@ -19,15 +22,26 @@ pub(crate) fn push_entry(column: &mut Column, bytes: &[u8]) {
 /// Cuts a column down to its first `count` entries.
 fn truncate(column: &mut Column, count: usize) {
     column.ends.truncate(count);
-    column.bytes.truncate(column.ends.last().map_or(0, |end| *end as usize));
+    column
+        .bytes
+        .truncate(column.ends.last().map_or(0, |end| *end as usize));
 }
 
 pub(crate) fn empty_column() -> Column {
-    Column { ends: Vec::new(), bytes: Vec::new() }
+    Column {
+        ends: Vec::new(),
+        bytes: Vec::new(),
+    }
 }
 
 pub(crate) fn empty_timers() -> Timers {
-    Timers { keys: empty_column(), times: Vec::new(), tags: Vec::new(), clocks: Vec::new(), operations: Vec::new() }
+    Timers {
+        keys: empty_column(),
+        times: Vec::new(),
+        tags: Vec::new(),
+        clocks: Vec::new(),
+        operations: Vec::new(),
+    }
 }
 
 /// How far the output had come before a record: what a failed record is cut back to.
@@ -38,10 +52,18 @@ pub(crate) struct Mark {
     timers: usize,
 }
 
+/// The last records emitted, as far as their values are those of successive input rows and still to be copied.
+#[derive(Debug, Clone, Copy, Default)]
+struct Run {
+    first_row: u32,
+    rows: u32,
+}
+
 #[derive(Debug)]
 pub(crate) struct Buffers {
     count: u32,
     values: Column,
+    run: Run,
     /// Empty: as in the input; so are the columns below, until a record differs.
     keys: Column,
     timestamps: Vec<i64>,
@@ -63,6 +85,7 @@ impl Default for Buffers {
         Self {
             count: 0,
             values: empty_column(),
+            run: Run::default(),
             keys: empty_column(),
             timestamps: Vec::new(),
             nulls: Vec::new(),
@@ -79,19 +102,19 @@ impl Default for Buffers {
 }
 
 impl Buffers {
-    /// Makes room for the output of a call with so many input rows.
-    pub(crate) fn reserve(&mut self, rows: u32) {
-        self.values.ends.reserve(rows as usize);
-        self.values.bytes.reserve(self.value_bytes);
-    }
-
+    #[inline]
     pub(crate) fn mark(&self) -> Mark {
-        Mark { count: self.count, headers: self.headers.len(), timers: self.timers.times.len() }
+        Mark {
+            count: self.count,
+            headers: self.headers.len(),
+            timers: self.timers.times.len(),
+        }
     }
 
     /// Drops all that was emitted and set since the mark.
     pub(crate) fn roll_back(&mut self, mark: Mark) {
         let count = mark.count as usize;
+        self.run.rows = self.run.rows.saturating_sub(self.count - mark.count);
         self.count = mark.count;
         truncate(&mut self.values, count);
         truncate(&mut self.keys, count);
@@ -136,8 +159,61 @@ impl Buffers {
         }
     }
 
-    pub(crate) fn values(&mut self) -> &mut Vec<u8> {
+    /// Where the next value is to be written.
+    #[inline]
+    pub(crate) fn values(&mut self, rows: Rows<'_>) -> &mut Vec<u8> {
+        if self.run.rows > 0 {
+            self.copy_run(rows);
+        }
+        if self.values.bytes.capacity() == 0 {
+            self.values.bytes.reserve(self.value_bytes);
+        }
         &mut self.values.bytes
+    }
+
+    /// Takes the value of an input row as the next value.
+    #[inline]
+    pub(crate) fn push_value_of(&mut self, rows: Rows<'_>, row: u32) {
+        if self.run.rows > 0 && self.run.first_row + self.run.rows == row {
+            self.run.rows += 1;
+        } else {
+            self.copy_run(rows);
+            self.run = Run {
+                first_row: row,
+                rows: 1,
+            };
+        }
+    }
+
+    /// Copies the values of the run.
+    fn copy_run(&mut self, rows: Rows<'_>) {
+        let Run {
+            first_row,
+            rows: count,
+        } = std::mem::take(&mut self.run);
+        let (Rows::Batch(Columns { values, .. }), 1..) = (rows, count) else {
+            return;
+        };
+        let (first, next) = (first_row as usize, (first_row + count) as usize);
+        let start = if first == 0 {
+            0
+        } else {
+            values.ends[first - 1]
+        };
+        let offset = end(self.values.bytes.len());
+        let ends = &values.ends[first..next];
+        self.values
+            .bytes
+            .extend_from_slice(&values.bytes[start as usize..values.ends[next - 1] as usize]);
+        self.values
+            .ends
+            .extend(ends.iter().map(|end| end - start + offset));
+    }
+
+    /// Ends the value that was written.
+    #[inline]
+    pub(crate) fn end_value(&mut self) {
+        self.values.ends.push(end(self.values.bytes.len()));
     }
 
     /// Drops what was written of a value that came to nothing.
@@ -146,19 +222,27 @@ impl Buffers {
         truncate(&mut self.values, count);
     }
 
-    /// Adds the record whose value is already written. Returns its number.
+    /// Adds the record whose value is already there. Returns its number.
     #[inline]
-    pub(crate) fn push(&mut self, rows: Rows<'_>, row: u32, emit: &Emit<'_>, route: u8, null_value: bool, now: i64) -> u32 {
+    pub(crate) fn push(
+        &mut self,
+        rows: Rows<'_>,
+        row: u32,
+        emit: &Emit<'_>,
+        route: u8,
+        null_value: bool,
+        now: i64,
+    ) -> u32 {
         let index = self.count;
         let without_rows = matches!(rows, Rows::None);
         let mut nulls = if null_value { NULL_VALUE } else { 0 };
-        self.values.ends.push(end(self.values.bytes.len()));
         if !(matches!(emit.key, Key::AsInput) && self.keys.ends.is_empty()) || without_rows {
             nulls |= self.push_key(rows, row, emit.key);
         }
         if emit.timestamp.is_some() || !self.timestamps.is_empty() || without_rows {
             self.fill_timestamps(rows, now);
-            self.timestamps.push(emit.timestamp.unwrap_or_else(|| rows.timestamp(row, now)));
+            self.timestamps
+                .push(emit.timestamp.unwrap_or_else(|| rows.timestamp(row, now)));
         }
         if nulls != 0 || !self.nulls.is_empty() {
             self.nulls.resize(index as usize, 0);
@@ -199,17 +283,32 @@ impl Buffers {
 
     fn fill_timestamps(&mut self, rows: Rows<'_>, now: i64) {
         for index in self.timestamps.len()..self.count as usize {
-            self.timestamps.push(rows.timestamp(self.origin(index), now));
+            self.timestamps
+                .push(rows.timestamp(self.origin(index), now));
         }
     }
 
     /// The row that an emitted record comes from.
     fn origin(&self, index: usize) -> u32 {
-        self.origins.get(index).copied().unwrap_or_else(|| end(index))
+        self.origins
+            .get(index)
+            .copied()
+            .unwrap_or_else(|| end(index))
     }
 
-    pub(crate) fn edit_header(&mut self, row: u32, name: &str, operation: u8, value: Option<&[u8]>) {
-        self.headers.push(HeaderEdit { row, name: name.to_owned(), operation, value: value.map(<[u8]>::to_vec) });
+    pub(crate) fn edit_header(
+        &mut self,
+        row: u32,
+        name: &str,
+        operation: u8,
+        value: Option<&[u8]>,
+    ) {
+        self.headers.push(HeaderEdit {
+            row,
+            name: name.to_owned(),
+            operation,
+            value: value.map(<[u8]>::to_vec),
+        });
     }
 
     pub(crate) fn push_timer(&mut self, key: &[u8], clock: u8, time: i64, tag: u32, operation: u8) {
@@ -224,8 +323,24 @@ impl Buffers {
         }
     }
 
-    /// Moves the records out.
-    pub(crate) fn take_emitted(&mut self) -> Emitted {
+    /// Moves the records out. `input` is the column of the input's values: if it was passed on as a whole it is taken.
+    pub(crate) fn take_emitted(&mut self, input: Option<Column>) -> Emitted {
+        if let Some(values) = input {
+            let Run { first_row, rows } = self.run;
+            if first_row == 0 && rows == self.count && rows as usize == values.ends.len() {
+                self.values = values;
+                self.run = Run::default();
+            } else {
+                let empty = empty_column();
+                self.copy_run(Rows::Batch(Columns {
+                    count: 0,
+                    timestamps: &[],
+                    keys: &empty,
+                    values: &values,
+                    nulls: &[],
+                }));
+            }
+        }
         self.value_bytes = self.values.bytes.len();
         Emitted {
             records: Batch {

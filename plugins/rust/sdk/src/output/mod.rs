@@ -1,6 +1,8 @@
 //! Where a plugin puts what comes of a record: records, header changes, timers, counts.
 
 mod buffers;
+#[cfg(test)]
+mod tests;
 
 use std::ops::{Deref, DerefMut};
 
@@ -39,15 +41,35 @@ pub struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    pub(crate) fn new(buffers: &'a mut Buffers, rows: Rows<'a>, context: &'a Context, side_outputs: &'static [&'static str]) -> Self {
-        Self { buffers, rows, row: 0, context, side_outputs }
+    #[inline]
+    pub(crate) fn new(
+        buffers: &'a mut Buffers,
+        rows: Rows<'a>,
+        context: &'a Context,
+        side_outputs: &'static [&'static str],
+    ) -> Self {
+        Self {
+            buffers,
+            rows,
+            row: 0,
+            context,
+            side_outputs,
+        }
     }
 
     /// Emits a record: a value (bytes or text), an input [`Record`](crate::Record) as it is, or an [`Emit`].
     #[inline]
     pub fn emit<'e>(&mut self, emit: impl Into<Emit<'e>>) -> Emitted<'_> {
         let emit = emit.into();
-        self.buffers.values().extend_from_slice(emit.value.unwrap_or_default());
+        match emit.value_of {
+            Some(row) => self.buffers.push_value_of(self.rows, row),
+            None => {
+                self.buffers
+                    .values(self.rows)
+                    .extend_from_slice(emit.value.unwrap_or_default());
+                self.buffers.end_value();
+            }
+        }
         self.add(&emit, emit.value.is_none())
     }
 
@@ -61,18 +83,31 @@ impl<'a> Output<'a> {
         emit: Emit<'_>,
         write: impl FnOnce(&mut ValueWriter<'_>) -> Result<(), E>,
     ) -> Result<Emitted<'_>, E> {
-        if let Err(error) = write(&mut ValueWriter { bytes: self.buffers.values() }) {
+        if let Err(error) = write(&mut ValueWriter {
+            bytes: self.buffers.values(self.rows),
+        }) {
             self.buffers.abandon_value();
             return Err(error);
         }
+        self.buffers.end_value();
         Ok(self.add(&emit, false))
     }
 
     #[inline]
     fn add(&mut self, emit: &Emit<'_>, null_value: bool) -> Emitted<'_> {
         let route = emit.side_output.map_or(0, |name| self.route(name));
-        let row = self.buffers.push(self.rows, self.row, emit, route, null_value, self.context.processing_time);
-        Emitted { buffers: self.buffers, row }
+        let row = self.buffers.push(
+            self.rows,
+            self.row,
+            emit,
+            route,
+            null_value,
+            self.context.processing_time,
+        );
+        Emitted {
+            buffers: self.buffers,
+            row,
+        }
     }
 
     fn route(&mut self, name: &str) -> u8 {
@@ -95,12 +130,14 @@ impl<'a> Output<'a> {
 
     /// The watermark before this batch, in milliseconds since the Unix epoch; `i64::MIN` before there is one.
     #[must_use]
+    #[inline]
     pub fn watermark(&self) -> i64 {
         self.context.watermark
     }
 
     /// The time of day, in milliseconds since the Unix epoch: one reading a batch.
     #[must_use]
+    #[inline]
     pub fn processing_time(&self) -> i64 {
         self.context.processing_time
     }
@@ -116,7 +153,8 @@ pub struct Emitted<'a> {
 impl Emitted<'_> {
     /// Sets a header, in place of all others of this name.
     pub fn set_header(self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.buffers.edit_header(self.row, name, 0, Some(value.as_ref()));
+        self.buffers
+            .edit_header(self.row, name, 0, Some(value.as_ref()));
         self
     }
 
@@ -128,7 +166,8 @@ impl Emitted<'_> {
 
     /// Adds a header behind the others, also behind those of the same name.
     pub fn append_header(self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.buffers.edit_header(self.row, name, 1, Some(value.as_ref()));
+        self.buffers
+            .edit_header(self.row, name, 1, Some(value.as_ref()));
         self
     }
 
@@ -184,7 +223,9 @@ impl KeyedOutput<'_> {
     }
 
     fn change_timer(&mut self, clock: Clock, time: i64, tag: u32, operation: u8) {
-        let Output { buffers, rows, row, .. } = &mut self.output;
+        let Output {
+            buffers, rows, row, ..
+        } = &mut self.output;
         if tag >= RESERVED_TAGS {
             buffers.defect(|| format!("the plugin sets a timer with the tag {tag:#x}; tags from {RESERVED_TAGS:#x} up are reserved"));
         } else if let Some(key) = rows.key(*row) {

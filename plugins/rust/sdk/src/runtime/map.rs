@@ -1,22 +1,35 @@
 //! Runs a [`MapPlugin`].
 
+use std::fmt;
+
 use super::open;
-use crate::bindings::{Batch, Context, Emitted};
+use crate::bindings::{Batch, Column, Context, Emitted};
 use crate::failure::Failure;
 use crate::output::{Buffers, Output};
 use crate::plugin::MapPlugin;
-use crate::record::{Record, Rows};
+use crate::record::{Columns, Record, Rows};
 
 /// An instance of a map plugin, or the place for one.
-#[derive(Debug)]
 pub struct MapRuntime<P> {
     plugin: Option<P>,
     buffers: Buffers,
 }
 
+impl<P> fmt::Debug for MapRuntime<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MapRuntime")
+            .field("open", &self.plugin.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
 impl<P> Default for MapRuntime<P> {
     fn default() -> Self {
-        Self { plugin: None, buffers: Buffers::default() }
+        Self {
+            plugin: None,
+            buffers: Buffers::default(),
+        }
     }
 }
 
@@ -29,34 +42,56 @@ impl<P: MapPlugin> MapRuntime<P> {
         open::describe(&[], &["input"], P::SIDE_OUTPUTS, P::CAPABILITIES)
     }
 
-    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
+    #[allow(
+        missing_docs,
+        clippy::missing_errors_doc,
+        reason = "as in the contract"
+    )]
     pub fn open(&mut self, config: &str, environment: &str) -> Result<(), String> {
         open::check_side_outputs(P::SIDE_OUTPUTS)?;
         let environment = open::environment(environment)?;
-        self.plugin = Some(P::open(open::config(config)?, &environment).map_err(Failure::into_reason)?);
+        self.plugin =
+            Some(P::open(open::config(config)?, &environment).map_err(Failure::into_reason)?);
         Ok(())
     }
 
-    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
-    pub fn process(&mut self, batch: &Batch, context: &Context) -> Result<Emitted, String> {
+    #[allow(
+        missing_docs,
+        clippy::missing_errors_doc,
+        reason = "as in the contract"
+    )]
+    pub fn process(&mut self, batch: Batch, context: &Context) -> Result<Emitted, String> {
         let plugin = self.plugin.as_mut().ok_or(NOT_OPEN)?;
-        self.buffers.reserve(batch.count);
-        let mut out = Output::new(&mut self.buffers, Rows::Batch(batch), context, P::SIDE_OUTPUTS);
-        let result = process_rows(plugin, batch, &mut out);
-        self.hand_over(result)
+        let columns = Columns::of(&batch);
+        let mut out = Output::new(
+            &mut self.buffers,
+            Rows::Batch(columns),
+            context,
+            P::SIDE_OUTPUTS,
+        );
+        let result = process_rows(plugin, &columns, &mut out);
+        self.hand_over(result, Some(batch.values))
     }
 
-    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
+    #[allow(
+        missing_docs,
+        clippy::missing_errors_doc,
+        reason = "as in the contract"
+    )]
     pub fn finish(&mut self, context: &Context) -> Result<Emitted, String> {
         let plugin = self.plugin.as_mut().ok_or(NOT_OPEN)?;
         let mut out = Output::new(&mut self.buffers, Rows::None, context, P::SIDE_OUTPUTS);
         let result = plugin.finish(&mut out);
-        self.hand_over(result)
+        self.hand_over(result, None)
     }
 
-    fn hand_over(&mut self, result: Result<(), Failure>) -> Result<Emitted, String> {
+    fn hand_over(
+        &mut self,
+        result: Result<(), Failure>,
+        input_values: Option<Column>,
+    ) -> Result<Emitted, String> {
         self.buffers.publish_counters();
-        let emitted = self.buffers.take_emitted();
+        let emitted = self.buffers.take_emitted(input_values);
         let defect = self.buffers.take_defect();
         result.map_err(Failure::into_reason)?;
         defect.map_or(Ok(emitted), Err)
@@ -71,11 +106,15 @@ impl<P: MapPlugin> MapRuntime<P> {
 }
 
 /// Processes each row; what a failed one emitted is dropped. Breaks off when the batch as a whole fails.
-fn process_rows<P: MapPlugin>(plugin: &mut P, batch: &Batch, out: &mut Output<'_>) -> Result<(), Failure> {
-    for row in 0..batch.count {
+fn process_rows<P: MapPlugin>(
+    plugin: &mut P,
+    columns: &Columns<'_>,
+    out: &mut Output<'_>,
+) -> Result<(), Failure> {
+    for row in 0..columns.count {
         let mark = out.buffers.mark();
         out.row = row;
-        if let Err(failure) = plugin.process(&Record::of(batch, row, 0), out) {
+        if let Err(failure) = plugin.process(&Record::of(columns, row, 0), out) {
             if failure.is_whole_batch() {
                 return Err(failure);
             }

@@ -11,8 +11,12 @@ mod current;
 mod declare;
 mod index;
 mod map;
+mod map_store;
 mod registry;
+#[cfg(test)]
+mod tests;
 mod value;
+mod value_store;
 
 pub use codec::{decode, encode};
 pub use declare::Declare;

@@ -1,5 +1,6 @@
 //! All states of a plugin: steps, exports and imports.
 
+use std::cell::Ref;
 use std::fmt;
 use std::rc::Rc;
 
@@ -28,19 +29,32 @@ pub(crate) struct Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.stores.iter().map(|store| store.name()).collect();
-        formatter.debug_struct("Registry").field("stores", &names).field("export", &self.export).finish_non_exhaustive()
+        formatter
+            .debug_struct("Registry")
+            .field("stores", &names)
+            .field("export", &self.export)
+            .finish_non_exhaustive()
     }
 }
 
 impl Registry {
     pub(crate) fn new(current: Rc<Current>, stores: Vec<Rc<dyn Store>>) -> Self {
-        Self { current, stores, export: None }
+        Self {
+            current,
+            stores,
+            export: None,
+        }
     }
 
-    /// Begins to process a record or a timer of this key.
+    /// Keeps the keys of a call.
+    pub(crate) fn take_keys(&self, keys: Column) -> Ref<'_, Column> {
+        self.current.take_keys(keys)
+    }
+
+    /// Begins to process the record or the timer of this row, which has this key.
     #[inline]
-    pub(crate) fn begin(&self, key: &[u8]) {
-        self.current.begin(key);
+    pub(crate) fn begin(&self, row: u32, key: &[u8]) {
+        self.current.begin(row, key);
     }
 
     /// Takes back what the present step wrote.
@@ -57,9 +71,16 @@ impl Registry {
 
     pub(crate) fn begin_export(&mut self, scope: Scope) -> Result<(), String> {
         if self.export.is_some() {
-            return Err("an export has begun and not ended: call next-chunk until it returns none".to_owned());
+            return Err(
+                "an export has begun and not ended: call next-chunk until it returns none"
+                    .to_owned(),
+            );
         }
-        self.export = Some(Export { scope, store: 0, cursor: Cursor::default() });
+        self.export = Some(Export {
+            scope,
+            store: 0,
+            cursor: Cursor::default(),
+        });
         Ok(())
     }
 
@@ -82,11 +103,18 @@ impl Registry {
     }
 
     pub(crate) fn import(&self, entries: &Entries) -> Result<(), String> {
-        match self.stores.iter().find(|store| store.name() == entries.state) {
+        match self
+            .stores
+            .iter()
+            .find(|store| store.name() == entries.state)
+        {
             Some(store) => store.import(entries),
             None => {
                 let names: Vec<_> = self.stores.iter().map(|store| store.name()).collect();
-                Err(format!("the plugin has no state `{}`; it declares {names:?}", entries.state))
+                Err(format!(
+                    "the plugin has no state `{}`; it declares {names:?}",
+                    entries.state
+                ))
             }
         }
     }

@@ -1,19 +1,13 @@
-//! One value a key: [`KeyedState`] and the store behind it.
+//! One value a key.
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::Ref;
 use std::fmt;
 use std::rc::Rc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Store;
-use super::chunk::{Chunk, Cursor};
-use super::codec::{Reader, Shown};
-use super::current::{Current, hash};
-use super::index::KeyIndex;
-use crate::bindings::{Entries, Scope};
-use crate::record::entry;
+use super::value_store::ValueStore;
 
 /// The state of one key: a value of type `T`, or nothing.
 ///
@@ -28,7 +22,10 @@ pub struct KeyedState<T> {
 
 impl<T> fmt::Debug for KeyedState<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("KeyedState").field(&self.store.reader.name).finish()
+        formatter
+            .debug_tuple("KeyedState")
+            .field(&self.store.reader.name)
+            .finish()
     }
 }
 
@@ -74,7 +71,11 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
         let slot = slots.open(&self.store.current);
         let previous = slots.slots[slot as usize].value.clone();
         slots.note(&self.store.current, slot, previous);
-        change(slots.slots[slot as usize].value.get_or_insert_with(T::default))
+        change(
+            slots.slots[slot as usize]
+                .value
+                .get_or_insert_with(T::default),
+        )
     }
 
     /// Removes the value; the key then takes no memory and is in no snapshot.
@@ -85,295 +86,6 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
         {
             slots.note(&self.store.current, slot, previous);
             slots.bury(slot);
-        }
-    }
-}
-
-/// Not in the list of changes.
-const CLEAN: u32 = u32::MAX;
-/// No slot.
-const NONE: u32 = u32::MAX;
-
-/// A key's place in memory.
-#[derive(Debug)]
-struct Slot<T> {
-    key: Box<[u8]>,
-    hash: u32,
-    /// None: removed and that is still to be exported, or the slot is free.
-    value: Option<T>,
-    /// The position in the list of changes, or [`CLEAN`].
-    dirty: u32,
-    /// Whether the host has an entry of this key, from an export or an import: if not, its removal is no news.
-    known: bool,
-}
-
-/// How to take back what a step did. A step has one key, so one slot is all that it can touch.
-#[derive(Debug)]
-struct Undo<T> {
-    step: u64,
-    slot: u32,
-    previous: Option<T>,
-    was_dirty: bool,
-}
-
-#[derive(Debug)]
-struct Slots<T> {
-    index: KeyIndex,
-    slots: Vec<Slot<T>>,
-    free: Vec<u32>,
-    /// The slots that changed since the last `changed` export, each once.
-    dirty: Vec<u32>,
-    undo: Undo<T>,
-    /// A slot that a step left empty and that the host does not know: to be freed once that step is over. [`NONE`] if there is none.
-    dead: u32,
-    /// The slot that a step found, so that it looks once: (step, slot).
-    found: Cell<(u64, u32)>,
-}
-
-pub(crate) struct ValueStore<T> {
-    current: Rc<Current>,
-    reader: Reader<T>,
-    slots: RefCell<Slots<T>>,
-}
-
-impl<T> ValueStore<T> {
-    pub(crate) fn new(current: Rc<Current>, reader: Reader<T>) -> Self {
-        let slots = Slots {
-            index: KeyIndex::default(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            dirty: Vec::new(),
-            undo: Undo { step: 0, slot: 0, previous: None, was_dirty: false },
-            dead: NONE,
-            found: Cell::new((0, 0)),
-        };
-        Self { current, reader, slots: RefCell::new(slots) }
-    }
-}
-
-impl<T> Slots<T> {
-    fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        self.index.find(hash, key, |slot| &self.slots[slot as usize].key)
-    }
-
-    /// The slot of the key in process.
-    #[inline]
-    fn locate(&self, current: &Current) -> Option<u32> {
-        let (step, slot) = self.found.get();
-        if step == current.step() {
-            return Some(slot);
-        }
-        let slot = current.with_key(|hash, key| self.find(hash, key))?;
-        self.found.set((current.step(), slot));
-        Some(slot)
-    }
-
-    /// The slot of the key in process, which is made if there is none.
-    #[inline]
-    fn open(&mut self, current: &Current) -> u32 {
-        if let Some(slot) = self.locate(current) {
-            return slot;
-        }
-        let slot = current.with_key(|hash, key| self.add(hash, key));
-        self.found.set((current.step(), slot));
-        slot
-    }
-
-    fn add(&mut self, hash: u32, key: &[u8]) -> u32 {
-        let new = Slot { key: key.into(), hash, value: None, dirty: CLEAN, known: false };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = new;
-                slot
-            }
-            None => {
-                self.slots.push(new);
-                crate::output::end(self.slots.len() - 1)
-            }
-        };
-        self.index.insert(hash, slot);
-        slot
-    }
-
-    /// Frees a slot that is in no list of changes.
-    fn release(&mut self, slot: u32) {
-        let each = &mut self.slots[slot as usize];
-        self.index.remove(each.hash, slot);
-        each.key = Box::default();
-        each.value = None;
-        self.free.push(slot);
-        if self.dead == slot {
-            self.dead = NONE;
-        }
-    }
-
-    /// Notes that the step in process changed the slot: what to undo, and that it is to be exported.
-    #[inline]
-    fn note(&mut self, current: &Current, slot: u32, previous: Option<T>) {
-        if self.dead != NONE {
-            self.sweep(slot);
-        }
-        let next = crate::output::end(self.dirty.len());
-        let each = &mut self.slots[slot as usize];
-        let was_dirty = each.dirty != CLEAN;
-        if !was_dirty {
-            each.dirty = next;
-            self.dirty.push(slot);
-        }
-        if self.undo.step != current.step() {
-            self.undo = Undo { step: current.step(), slot, previous, was_dirty };
-        }
-    }
-
-    /// Frees the slot that an earlier step left dead, unless it is this one, which may come alive again.
-    fn sweep(&mut self, but: u32) {
-        let slot = std::mem::replace(&mut self.dead, NONE);
-        if slot != but && self.slots[slot as usize].value.is_none() {
-            self.unmark(slot);
-            self.release(slot);
-        }
-    }
-
-    /// Takes a slot out of the list of changes.
-    fn unmark(&mut self, slot: u32) {
-        let position = std::mem::replace(&mut self.slots[slot as usize].dirty, CLEAN);
-        self.dirty.swap_remove(position as usize);
-        if let Some(moved) = self.dirty.get(position as usize) {
-            self.slots[*moved as usize].dirty = position;
-        }
-    }
-
-    fn roll_back(&mut self, step: u64) {
-        if self.undo.step != step {
-            return;
-        }
-        self.undo.step = 0;
-        self.found.set((0, 0));
-        let slot = self.undo.slot;
-        self.slots[slot as usize].value = self.undo.previous.take();
-        if !self.undo.was_dirty {
-            self.unmark(slot);
-            if self.slots[slot as usize].value.is_none() {
-                self.release(slot);
-            }
-        } else {
-            self.bury(slot);
-        }
-    }
-
-    /// Remembers a slot for freeing if it is empty and the host does not know it.
-    fn bury(&mut self, slot: u32) {
-        let each = &self.slots[slot as usize];
-        if each.value.is_none() && !each.known {
-            self.dead = slot;
-        }
-    }
-}
-
-impl<T: Serialize> Slots<T> {
-    fn export_all(&self, state: &str, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
-        while let Some(slot) = self.slots.get(cursor.position) {
-            if let Some(value) = &slot.value {
-                if chunk.is_full() {
-                    return Ok(false);
-                }
-                chunk.put(state, &slot.key, None, value)?;
-            }
-            cursor.position += 1;
-        }
-        Ok(true)
-    }
-
-    fn export_changed(&mut self, state: &str, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
-        while let Some(&slot) = self.dirty.get(cursor.position) {
-            if chunk.is_full() {
-                return Ok(false);
-            }
-            let each = &mut self.slots[slot as usize];
-            each.dirty = CLEAN;
-            match &each.value {
-                Some(value) => {
-                    chunk.put(state, &each.key, None, value)?;
-                    each.known = true;
-                }
-                None => {
-                    if each.known {
-                        chunk.remove(&each.key, None);
-                    }
-                    self.release(slot);
-                }
-            }
-            cursor.position += 1;
-        }
-        self.dirty.clear();
-        Ok(true)
-    }
-}
-
-impl<T: Serialize + DeserializeOwned + Clone + 'static> Store for ValueStore<T> {
-    fn name(&self) -> &str {
-        &self.reader.name
-    }
-
-    fn version(&self) -> u32 {
-        self.reader.version
-    }
-
-    fn kind(&self) -> &'static str {
-        "value"
-    }
-
-    fn roll_back(&self) {
-        self.slots.borrow_mut().roll_back(self.current.step());
-    }
-
-    fn export(&self, scope: Scope, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
-        match scope {
-            Scope::All => self.slots.borrow().export_all(&self.reader.name, cursor, chunk),
-            Scope::Changed => self.slots.borrow_mut().export_changed(&self.reader.name, cursor, chunk),
-        }
-    }
-
-    fn import(&self, entries: &Entries) -> Result<(), String> {
-        let name = &self.reader.name;
-        self.reader.accept(entries.version)?;
-        if !entries.subkeys.ends.is_empty() {
-            return Err(format!("state `{name}`: the entries have subkeys, and in this plugin the state has one value a key"));
-        }
-        let mut slots = self.slots.borrow_mut();
-        slots.index.reserve(entries.keys.ends.len());
-        slots.slots.reserve(entries.keys.ends.len());
-        for row in 0..entries.keys.ends.len() {
-            let key = entry(&entries.keys, row);
-            let hash = hash(key);
-            let found = slots.find(hash, key);
-            if found.is_some_and(|slot| slots.slots[slot as usize].dirty != CLEAN) {
-                return Err(format!("state `{name}`, key {}: it has changes that importing would undo", Shown(key)));
-            }
-            if entries.removed.get(row).is_some_and(|removed| *removed != 0) {
-                if let Some(slot) = found {
-                    slots.release(slot);
-                }
-                continue;
-            }
-            let value = self.reader.read(entries.version, key, entry(&entries.values, row))?;
-            let slot = found.unwrap_or_else(|| slots.add(hash, key));
-            let each = &mut slots.slots[slot as usize];
-            each.value = Some(value);
-            each.known = true;
-        }
-        Ok(())
-    }
-
-    fn has_changes(&self, key: &[u8]) -> bool {
-        let slots = self.slots.borrow();
-        slots.find(hash(key), key).is_some_and(|slot| slots.slots[slot as usize].dirty != CLEAN)
-    }
-
-    fn evict(&self, key: &[u8]) {
-        let mut slots = self.slots.borrow_mut();
-        if let Some(slot) = slots.find(hash(key), key) {
-            slots.release(slot);
         }
     }
 }

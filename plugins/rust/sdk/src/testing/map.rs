@@ -1,19 +1,28 @@
 //! Plays the host to a map plugin.
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use super::{ENVIRONMENT, Input, Observed, columns};
 use crate::bindings::Context;
 use crate::plugin::MapPlugin;
-use crate::record::Rows;
+use crate::record::{Columns, Rows};
 use crate::runtime::MapRuntime;
 
 /// Runs a [`MapPlugin`] in a test.
-#[derive(Debug)]
 pub struct MapHarness<P> {
     runtime: MapRuntime<P>,
     observed: Observed,
     context: Context,
+}
+
+impl<P> fmt::Debug for MapHarness<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MapHarness")
+            .field("observed", &self.observed)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P> Deref for MapHarness<P> {
@@ -39,7 +48,14 @@ impl<P: MapPlugin> MapHarness<P> {
         let mut runtime = MapRuntime::default();
         let mut observed = Observed::new(P::SIDE_OUTPUTS);
         observed.fake.during(|| runtime.open(config, ENVIRONMENT))?;
-        Ok(Self { runtime, observed, context: Context { watermark: i64::MIN, processing_time: 0 } })
+        Ok(Self {
+            runtime,
+            observed,
+            context: Context {
+                watermark: i64::MIN,
+                processing_time: 0,
+            },
+        })
     }
 
     /// The description that a host would get, a JSON document.
@@ -63,12 +79,18 @@ impl<P: MapPlugin> MapHarness<P> {
     /// # Errors
     /// The sentence with which the batch as a whole fails. Failures of records are in [`Observed::take_failures`].
     pub fn process(&mut self, inputs: &[Input]) -> Result<(), String> {
-        let Self { runtime, observed, context } = self;
+        let Self {
+            runtime,
+            observed,
+            context,
+        } = self;
         let batch = columns::batch(inputs);
         observed.fake.headers = inputs.iter().map(|input| input.headers.clone()).collect();
         observed.fake.origins = inputs.iter().map(|input| input.origin.clone()).collect();
-        let emitted = observed.fake.during(|| runtime.process(&batch, context))?;
-        observed.note(emitted, Rows::Batch(&batch))
+        let emitted = observed
+            .fake
+            .during(|| runtime.process(batch.clone(), context))?;
+        observed.note(emitted, Rows::Batch(Columns::of(&batch)))
     }
 
     /// Ends the input.
@@ -76,7 +98,11 @@ impl<P: MapPlugin> MapHarness<P> {
     /// # Errors
     /// The sentence with which the plugin fails.
     pub fn finish(&mut self) -> Result<(), String> {
-        let Self { runtime, observed, context } = self;
+        let Self {
+            runtime,
+            observed,
+            context,
+        } = self;
         context.watermark = i64::MAX;
         observed.fake.headers.clear();
         observed.fake.origins.clear();

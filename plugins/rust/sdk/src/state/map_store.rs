@@ -1,0 +1,523 @@
+//! The store behind [`MapState`](super::MapState): all entries of all keys.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Store;
+use super::chunk::{Chunk, Cursor};
+use super::codec::{Reader, Shown, decode, encode_into};
+use super::current::{Current, Key, hash};
+use super::index::KeyIndex;
+use crate::bindings::{Entries, Scope};
+use crate::output::end;
+use crate::record::entry;
+
+/// Not in the list of changes.
+const CLEAN: u32 = u32::MAX;
+
+/// The entries of one key.
+#[derive(Debug)]
+pub(super) struct Group {
+    key: Key,
+    hash: u32,
+    /// Also those that are removed and still to be exported.
+    pub(super) cells: BTreeMap<Rc<[u8]>, u32>,
+    /// How many of them have a value.
+    pub(super) live: u32,
+    /// How many of them changed since the last export.
+    dirty: u32,
+}
+
+/// One entry's place in memory.
+#[derive(Debug)]
+pub(super) struct Entry<V> {
+    group: u32,
+    subkey: Rc<[u8]>,
+    /// None: removed and that is still to be exported, or the place is free.
+    pub(super) value: Option<V>,
+    /// The position in the list of changes, or [`CLEAN`].
+    dirty: u32,
+    /// Whether the host has this entry, from an export or an import: if not, its removal is no news.
+    known: bool,
+    /// Whether it is in the list of the dead.
+    dead: bool,
+}
+
+/// How to take back one write.
+#[derive(Debug)]
+struct Undo<V> {
+    cell: u32,
+    previous: Option<V>,
+    was_dirty: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Cells<V> {
+    index: KeyIndex,
+    pub(super) groups: Vec<Group>,
+    free_groups: Vec<u32>,
+    pub(super) cells: Vec<Entry<V>>,
+    free_cells: Vec<u32>,
+    /// The entries that changed since the last `changed` export, each once.
+    dirty: Vec<u32>,
+    /// The writes of the step `undo_step`, in order.
+    undo: Vec<Undo<V>>,
+    undo_step: u64,
+    /// Entries that a step left empty and that the host does not know: to be freed once that step is over.
+    dead: Vec<u32>,
+    /// The group that a step found, so that it looks once: (step, group).
+    found: Cell<(u64, u32)>,
+}
+
+pub(crate) struct MapStore<V> {
+    pub(super) current: Rc<Current>,
+    pub(super) reader: Reader<V>,
+    /// Whether bytes are a subkey, as the plugin's type has them.
+    check_subkey: fn(&[u8]) -> Result<(), String>,
+    pub(super) cells: RefCell<Cells<V>>,
+    subkey: RefCell<Vec<u8>>,
+}
+
+impl<V> MapStore<V> {
+    pub(crate) fn new<K: DeserializeOwned>(current: Rc<Current>, reader: Reader<V>) -> Self {
+        let cells = Cells {
+            index: KeyIndex::default(),
+            groups: Vec::new(),
+            free_groups: Vec::new(),
+            cells: Vec::new(),
+            free_cells: Vec::new(),
+            dirty: Vec::new(),
+            undo: Vec::new(),
+            undo_step: 0,
+            dead: Vec::new(),
+            found: Cell::new((0, 0)),
+        };
+        let check_subkey = |bytes: &[u8]| decode::<K>(bytes).map(|_| ());
+        Self {
+            current,
+            reader,
+            check_subkey,
+            cells: RefCell::new(cells),
+            subkey: RefCell::default(),
+        }
+    }
+
+    pub(super) fn with_subkey<Q: Serialize + ?Sized, R>(
+        &self,
+        subkey: &Q,
+        call: impl FnOnce(&[u8]) -> R,
+    ) -> R {
+        let mut bytes = self.subkey.borrow_mut();
+        bytes.clear();
+        encode_into(&mut bytes, subkey).expect("the subkey of a MapState can be serialised");
+        call(&bytes)
+    }
+}
+
+#[cfg(test)]
+impl<V> MapStore<V> {
+    /// How many places for entries were ever in use at a time.
+    pub(crate) fn places(&self) -> usize {
+        self.cells.borrow().cells.len()
+    }
+}
+
+impl<V> Cells<V> {
+    fn find_group(&self, hash: u32, key: &[u8]) -> Option<u32> {
+        self.index
+            .find(hash, key, |group| &self.groups[group as usize].key)
+    }
+
+    /// The group of the key in process.
+    pub(super) fn group(&self, current: &Current) -> Option<u32> {
+        let (step, group) = self.found.get();
+        if step == current.step() {
+            return Some(group);
+        }
+        let group = current.with_key(|hash, key| self.find_group(hash, key))?;
+        self.found.set((current.step(), group));
+        Some(group)
+    }
+
+    /// The place of an entry of the key in process.
+    pub(super) fn locate(&self, current: &Current, subkey: &[u8]) -> Option<u32> {
+        let group = self.group(current)?;
+        self.groups[group as usize].cells.get(subkey).copied()
+    }
+
+    /// The place of an entry of the key in process, which is made if there is none.
+    pub(super) fn open(&mut self, current: &Current, subkey: &[u8]) -> u32 {
+        let group = match self.group(current) {
+            Some(group) => group,
+            None => {
+                let group = current.with_key(|hash, key| self.add_group(hash, key));
+                self.found.set((current.step(), group));
+                group
+            }
+        };
+        self.open_in(group, subkey)
+    }
+
+    fn open_in(&mut self, group: u32, subkey: &[u8]) -> u32 {
+        if let Some(cell) = self.groups[group as usize].cells.get(subkey) {
+            return *cell;
+        }
+        let subkey: Rc<[u8]> = subkey.into();
+        let new = Entry {
+            group,
+            subkey: Rc::clone(&subkey),
+            value: None,
+            dirty: CLEAN,
+            known: false,
+            dead: false,
+        };
+        let cell = match self.free_cells.pop() {
+            Some(cell) => {
+                self.cells[cell as usize] = new;
+                cell
+            }
+            None => {
+                self.cells.push(new);
+                end(self.cells.len() - 1)
+            }
+        };
+        self.groups[group as usize].cells.insert(subkey, cell);
+        cell
+    }
+
+    fn add_group(&mut self, hash: u32, key: &[u8]) -> u32 {
+        let new = Group {
+            key: key.into(),
+            hash,
+            cells: BTreeMap::new(),
+            live: 0,
+            dirty: 0,
+        };
+        let group = match self.free_groups.pop() {
+            Some(group) => {
+                self.groups[group as usize] = new;
+                group
+            }
+            None => {
+                self.groups.push(new);
+                end(self.groups.len() - 1)
+            }
+        };
+        self.index.insert(hash, group);
+        group
+    }
+
+    /// Puts a value in place, or none, and returns what was there.
+    pub(super) fn replace(&mut self, cell: u32, value: Option<V>) -> Option<V> {
+        let each = &mut self.cells[cell as usize];
+        let live = &mut self.groups[each.group as usize].live;
+        *live += u32::from(value.is_some());
+        let previous = std::mem::replace(&mut each.value, value);
+        *live -= u32::from(previous.is_some());
+        previous
+    }
+
+    pub(super) fn remove(&mut self, current: &Current, cell: u32) -> bool {
+        let previous = self.replace(cell, None);
+        if previous.is_none() {
+            return false;
+        }
+        self.note(current, cell, previous);
+        self.bury(cell);
+        true
+    }
+
+    /// Notes that the step in process changed the entry: what to undo, and that it is to be exported.
+    pub(super) fn note(&mut self, current: &Current, cell: u32, previous: Option<V>) {
+        if self.undo_step != current.step() {
+            self.undo_step = current.step();
+            self.undo.clear();
+            self.sweep(cell);
+        }
+        let next = end(self.dirty.len());
+        let each = &mut self.cells[cell as usize];
+        let was_dirty = each.dirty != CLEAN;
+        if !was_dirty {
+            each.dirty = next;
+            self.groups[each.group as usize].dirty += 1;
+            self.dirty.push(cell);
+        }
+        self.undo.push(Undo {
+            cell,
+            previous,
+            was_dirty,
+        });
+    }
+
+    /// Frees the entries that earlier steps left dead, except one that is being written.
+    fn sweep(&mut self, but: u32) {
+        for cell in std::mem::take(&mut self.dead) {
+            self.cells[cell as usize].dead = false;
+            if cell != but && self.cells[cell as usize].value.is_none() {
+                self.unmark(cell);
+                self.release(cell);
+            }
+        }
+    }
+
+    /// Takes an entry out of the list of changes.
+    fn unmark(&mut self, cell: u32) {
+        let each = &mut self.cells[cell as usize];
+        let position = std::mem::replace(&mut each.dirty, CLEAN);
+        self.groups[each.group as usize].dirty -= 1;
+        self.dirty.swap_remove(position as usize);
+        if let Some(moved) = self.dirty.get(position as usize) {
+            self.cells[*moved as usize].dirty = position;
+        }
+    }
+
+    /// Frees an entry that is in no list of changes, and its group with the last one.
+    fn release(&mut self, cell: u32) {
+        let each = &mut self.cells[cell as usize];
+        let group = each.group;
+        let subkey = std::mem::take(&mut each.subkey);
+        if each.value.take().is_some() {
+            self.groups[group as usize].live -= 1;
+        }
+        if std::mem::take(&mut each.dead) {
+            self.dead.retain(|dead| *dead != cell);
+        }
+        self.free_cells.push(cell);
+        let cells = &mut self.groups[group as usize].cells;
+        cells.remove(&subkey);
+        if cells.is_empty() {
+            self.index.remove(self.groups[group as usize].hash, group);
+            self.groups[group as usize].key = Key::new();
+            self.free_groups.push(group);
+            self.found.set((0, 0));
+        }
+    }
+
+    /// Frees all entries of a group, whose changes are exported.
+    fn release_group(&mut self, group: u32) {
+        let all: Vec<u32> = self.groups[group as usize]
+            .cells
+            .values()
+            .copied()
+            .collect();
+        for cell in all {
+            self.release(cell);
+        }
+    }
+
+    fn roll_back(&mut self, step: u64) {
+        if self.undo_step != step {
+            return;
+        }
+        while let Some(Undo {
+            cell,
+            previous,
+            was_dirty,
+        }) = self.undo.pop()
+        {
+            self.replace(cell, previous);
+            if !was_dirty {
+                self.unmark(cell);
+                let each = &self.cells[cell as usize];
+                if each.value.is_none() && !each.known {
+                    self.release(cell);
+                }
+            } else {
+                self.bury(cell);
+            }
+        }
+    }
+
+    /// Puts an entry on the list of the dead if it is empty and the host does not know it.
+    fn bury(&mut self, cell: u32) {
+        let each = &mut self.cells[cell as usize];
+        if each.value.is_none() && !each.known && !each.dead {
+            each.dead = true;
+            self.dead.push(cell);
+        }
+    }
+}
+
+impl<V: Serialize> Cells<V> {
+    fn export_all(
+        &self,
+        state: &str,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk,
+    ) -> Result<bool, String> {
+        while let Some(cell) = self.cells.get(cursor.position) {
+            if let Some(value) = &cell.value {
+                if chunk.is_full() {
+                    return Ok(false);
+                }
+                chunk.put(
+                    state,
+                    &self.groups[cell.group as usize].key,
+                    Some(&cell.subkey),
+                    value,
+                )?;
+            }
+            cursor.position += 1;
+        }
+        Ok(true)
+    }
+
+    fn export_changed(
+        &mut self,
+        state: &str,
+        cursor: &mut Cursor,
+        chunk: &mut Chunk,
+    ) -> Result<bool, String> {
+        while let Some(&cell) = self.dirty.get(cursor.position) {
+            if chunk.is_full() {
+                return Ok(false);
+            }
+            cursor.position += 1;
+            if self.cells[cell as usize].dirty != CLEAN {
+                self.export_cell(state, cell, chunk)?;
+            }
+        }
+        self.dirty.clear();
+        Ok(true)
+    }
+
+    fn export_cell(&mut self, state: &str, cell: u32, chunk: &mut Chunk) -> Result<(), String> {
+        let each = &mut self.cells[cell as usize];
+        let group = &mut self.groups[each.group as usize];
+        if group.live == 0 {
+            // All of the key is gone: one removal for all of it, if the host knows any.
+            let gone = each.group;
+            if group
+                .cells
+                .values()
+                .any(|cell| self.cells[*cell as usize].known)
+            {
+                chunk.remove(&group.key, Some(&[]));
+            }
+            for cell in group.cells.values() {
+                self.cells[*cell as usize].dirty = CLEAN;
+            }
+            group.dirty = 0;
+            self.release_group(gone);
+            return Ok(());
+        }
+        each.dirty = CLEAN;
+        group.dirty -= 1;
+        match &each.value {
+            Some(value) => {
+                chunk.put(state, &group.key, Some(&each.subkey), value)?;
+                each.known = true;
+            }
+            None => {
+                if each.known {
+                    chunk.remove(&group.key, Some(&each.subkey));
+                }
+                self.release(cell);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
+    fn name(&self) -> &str {
+        &self.reader.name
+    }
+
+    fn version(&self) -> u32 {
+        self.reader.version
+    }
+
+    fn kind(&self) -> &'static str {
+        "map"
+    }
+
+    fn roll_back(&self) {
+        self.cells.borrow_mut().roll_back(self.current.step());
+    }
+
+    fn export(&self, scope: Scope, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
+        match scope {
+            Scope::All => self
+                .cells
+                .borrow()
+                .export_all(&self.reader.name, cursor, chunk),
+            Scope::Changed => {
+                self.cells
+                    .borrow_mut()
+                    .export_changed(&self.reader.name, cursor, chunk)
+            }
+        }
+    }
+
+    fn import(&self, entries: &Entries) -> Result<(), String> {
+        let name = &self.reader.name;
+        self.reader.accept(entries.version)?;
+        if entries.subkeys.ends.len() != entries.keys.ends.len() {
+            return Err(format!(
+                "state `{name}`: the entries have no subkeys, and in this plugin the state is a map"
+            ));
+        }
+        let mut cells = self.cells.borrow_mut();
+        for row in 0..entries.keys.ends.len() {
+            let key = entry(&entries.keys, row);
+            let subkey = entry(&entries.subkeys, row);
+            let found = cells.find_group(hash(key), key);
+            if found.is_some_and(|group| cells.groups[group as usize].dirty > 0) {
+                return Err(format!(
+                    "state `{name}`, key {}: it has changes that importing would undo",
+                    Shown(key)
+                ));
+            }
+            if entries
+                .removed
+                .get(row)
+                .is_some_and(|removed| *removed != 0)
+            {
+                match found {
+                    Some(group) if subkey.is_empty() => cells.release_group(group),
+                    Some(group) => {
+                        if let Some(&cell) = cells.groups[group as usize].cells.get(subkey) {
+                            cells.release(cell);
+                        }
+                    }
+                    None => {}
+                }
+                continue;
+            }
+            (self.check_subkey)(subkey).map_err(|reason| {
+                format!(
+                    "state `{name}`, key {}: the subkey {} cannot be read: {reason}",
+                    Shown(key),
+                    Shown(subkey)
+                )
+            })?;
+            let value = self
+                .reader
+                .read(entries.version, key, entry(&entries.values, row))?;
+            let group = found.unwrap_or_else(|| cells.add_group(hash(key), key));
+            let cell = cells.open_in(group, subkey);
+            cells.replace(cell, Some(value));
+            cells.cells[cell as usize].known = true;
+        }
+        Ok(())
+    }
+
+    fn has_changes(&self, key: &[u8]) -> bool {
+        let cells = self.cells.borrow();
+        cells
+            .find_group(hash(key), key)
+            .is_some_and(|group| cells.groups[group as usize].dirty > 0)
+    }
+
+    fn evict(&self, key: &[u8]) {
+        let mut cells = self.cells.borrow_mut();
+        if let Some(group) = cells.find_group(hash(key), key) {
+            cells.release_group(group);
+        }
+    }
+}
