@@ -5,6 +5,7 @@
 //! {directory}/{job}/generations/{number}        one object a run, never deleted
 //! {directory}/{job}/chk-{slot}/_metadata        the entries, put create-if-absent
 //! {directory}/{job}/shared/{generation}/…       state files
+//! {directory}/{job}/restored/{attempt}          in a fork: what it restores
 //! ```
 //! Every put is followed by a read of the generation before anything else happens; [`JobLog::put`] does both, and
 //! its [`CommitPermit`] is the proof.
@@ -321,6 +322,14 @@ impl JobLog {
         match self.create(&path, &content).await? {
             Resolved::Ours => Ok(SlotHolder::Ours),
             Resolved::Theirs(found) => Ok(self.found_in_slot(forked, &path, &found)?.0),
+        }
+    }
+
+    /// Puts `content` if nothing stands at `path`, and gives what stands there in the end.
+    pub(super) async fn create_or_read(&self, path: &str, content: &Bytes) -> Result<Bytes, LogError> {
+        match self.create(path, content).await? {
+            Resolved::Ours => Ok(content.clone()),
+            Resolved::Theirs(found) => Ok(found),
         }
     }
 

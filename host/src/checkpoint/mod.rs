@@ -13,3 +13,10 @@ pub mod protocol;
 pub mod recovery;
 pub mod retention;
 pub mod storage;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
+mod model;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+mod tests;

@@ -133,6 +133,10 @@ fn plan_in_empty_log(newest: &LogView, parent: Option<&Parent>, from: &StartFrom
     let Some(parent) = parent else {
         return Ok(match from {
             StartFrom::Manifest { manifest, path } => {
+                // A job that moves here under its own name is a new incarnation: what it prepares must not be taken
+                // for what it prepared elsewhere.
+                let moved = manifest.job_name == id.name();
+                let id = if moved { manifest.job.next_incarnation() } else { id };
                 StartPlan::Fork(Fork { id, closes: manifest.job.clone(), intent: intent_of(manifest, path) })
             }
             StartFrom::Latest | StartFrom::Fresh => StartPlan::OwnLog,

@@ -184,6 +184,12 @@ impl JobId {
         JobName(self.parts().0.to_owned())
     }
 
+    /// The number of the incarnation, from 1.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.parts().1
+    }
+
     /// The identity of the incarnation that replaces this one.
     #[must_use]
     pub fn next_incarnation(&self) -> Self {

@@ -17,6 +17,9 @@ pub mod view;
 
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, clippy::cast_possible_truncation, reason = "tests")]
+mod tests;
 
 pub use decide::{Decision, Refusal, RestorePlan};
 pub use envelope::{Checksum, Damage};

@@ -1,7 +1,13 @@
-//! A fork takes the state files that it restores into a folder of its own.
+//! A fork takes what it restores into a folder of its own, before it closes the log of the job that it replaces.
 //!
-//! The job that it replaces may still be deleting older checkpoints while it learns that it was replaced, and a
-//! savepoint may be moved or deleted at any time: from manifest 0 on the fork depends on neither.
+//! That job may still be deleting older checkpoints while it learns that it was replaced, and a savepoint may be moved
+//! or deleted at any time: from here on the fork depends on neither, also when it crashes and another run finishes it.
+//! What cannot be read is refused while the old job still runs.
+//!
+//! ```text
+//! {directory}/{fork}/shared/{generation}/restored-{n}   copies of the state files
+//! {directory}/{fork}/restored/{attempt}                 the manifest with their paths, put when all are there
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,16 +15,58 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::log::{JobLog, LogError};
-use super::super::protocol::{Checksum, Generation, Manifest, StateFile, retain};
+use super::super::protocol::fork::StartFrom;
+use super::super::protocol::{Attempt, Checksum, ForkIntent, Generation, Manifest, StateFile, envelope, retain};
 use super::{FilesAt, StartError, StartRequest};
 
-/// The manifest with its state files copied, and checked, into the folder of this run.
-pub(super) async fn adopt(
+/// The manifest that `intent` restores, with its state files in the fork's own folder; `None` for a fresh start.
+pub(super) async fn restored(
+    request: &StartRequest<'_>,
+    own: &JobLog,
+    generation: Generation,
+    intent: &ForkIntent,
+) -> Result<Option<Arc<Manifest>>, StartError> {
+    let ForkIntent::Restore { attempt, .. } = intent else {
+        return Ok(None);
+    };
+    let record = format!("{}/restored/{attempt}", own.job());
+    if let Some(bytes) = own.storage().read(&record).await.map_err(LogError::from)? {
+        return Ok(Some(decode(&record, &bytes)?));
+    }
+    let original = find(request, own, intent, *attempt).await?;
+    let adopted = copy_files(request, own, generation, &original).await?;
+    let bytes = Bytes::from(envelope::encode(&adopted).map_err(LogError::from)?);
+    // Another run of this fork may have been faster; its copies are as good.
+    let there = own.create_or_read(&record, &bytes).await?;
+    Ok(Some(decode(&record, &there)?))
+}
+
+fn decode(path: &str, bytes: &[u8]) -> Result<Arc<Manifest>, StartError> {
+    let manifest = envelope::decode(bytes).map_err(|damage| LogError::Damaged { path: path.to_owned(), damage })?;
+    Ok(Arc::new(manifest))
+}
+
+/// The manifest where it was made, or as the caller read it.
+async fn find(request: &StartRequest<'_>, own: &JobLog, intent: &ForkIntent, attempt: Attempt) -> Result<Arc<Manifest>, StartError> {
+    if let StartFrom::Manifest { manifest, .. } = &request.from
+        && manifest.attempt == attempt
+    {
+        return Ok(Arc::clone(manifest));
+    }
+    let ForkIntent::Restore { job, slot, path, .. } = intent else {
+        return Err(StartError::RestoredGone { path: "nothing".to_owned() });
+    };
+    let entry = own.of(job.clone()).read_slot(*slot).await?;
+    let manifest = entry.and_then(|entry| entry.content.ok()).filter(|manifest| manifest.attempt == attempt);
+    manifest.ok_or_else(|| StartError::RestoredGone { path: path.clone() })
+}
+
+async fn copy_files(
     request: &StartRequest<'_>,
     own: &JobLog,
     generation: Generation,
     manifest: &Manifest,
-) -> Result<Arc<Manifest>, StartError> {
+) -> Result<Manifest, StartError> {
     let from = request.files.clone().unwrap_or_else(|| FilesAt { storage: Arc::clone(&request.storage), folder: String::new() });
     let folder = retain::state_folder(own.job(), generation);
     let mut adopted = manifest.clone();
@@ -37,7 +85,7 @@ pub(super) async fn adopt(
         };
         file.path = path;
     }
-    Ok(Arc::new(adopted))
+    Ok(adopted)
 }
 
 async fn read_checked(from: &FilesAt, file: &StateFile) -> Result<Bytes, StartError> {

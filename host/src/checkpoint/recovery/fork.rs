@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::failpoints::crash_point;
 use super::super::log::JobLog;
-use super::super::protocol::fork::{AfterClosing, BeforeClosing, Fork, Repeats, StartFrom, after_closing, before_closing, repeats};
+use super::super::protocol::fork::{AfterClosing, BeforeClosing, Fork, Repeats, after_closing, before_closing, repeats};
 use super::super::protocol::slot::SlotHolder;
 use super::super::protocol::{
     ForkIntent, Generation, JobSnapshot, LogView, Manifest, ManifestKind, MarkerView, Slot, Timing,
@@ -17,18 +17,16 @@ pub(super) async fn begin(starter: &mut Starter, request: &StartRequest<'_>, any
     let own = any.of(fork.id.clone());
     let old = any.of(fork.closes.clone());
     let view = old.read().await?;
-    let restored = restored(request, any, &fork).await?;
-    refuse_early(request, &view, &fork, restored.as_deref())?;
-
+    if let BeforeClosing::ClosedByAnother(by) = before_closing(&view, &fork.id) {
+        return Err(StartError::ReplacedByAnother { old: view.job.clone(), by });
+    }
     let generation = starter.take_generation(&own).await?;
+    let restored = adopt::restored(request, &own, generation, &fork.intent).await?;
+    refuse_early(request, &view, restored.as_deref())?;
     let closed = close(request, &old, &view, &fork, generation).await?;
     crash_point("recovery::after-forked");
 
     let replaced = if closed { replaced(request, &old, &fork, restored.as_deref()).await? } else { None };
-    let restored = match restored {
-        Some(manifest) => Some(adopt::adopt(request, &own, generation, &manifest).await?),
-        None => None,
-    };
     let reason = match &fork.intent {
         ForkIntent::Fresh => "the job was started afresh".to_owned(),
         ForkIntent::Restore { path, .. } => format!("{path} was restored"),
@@ -37,26 +35,8 @@ pub(super) async fn begin(starter: &mut Starter, request: &StartRequest<'_>, any
     begin_in_own_log(request, own, generation, Some(inheritance)).await
 }
 
-/// The manifest to restore.
-async fn restored(request: &StartRequest<'_>, any: &JobLog, fork: &Fork) -> Result<Option<Arc<Manifest>>, StartError> {
-    let ForkIntent::Restore { job, slot, attempt, path } = &fork.intent else {
-        return Ok(None);
-    };
-    if let StartFrom::Manifest { manifest, .. } = &request.from
-        && manifest.attempt == *attempt
-    {
-        return Ok(Some(Arc::clone(manifest)));
-    }
-    let entry = any.of(job.clone()).read_slot(*slot).await?;
-    let manifest = entry.and_then(|entry| entry.content.ok()).filter(|manifest| manifest.attempt == *attempt);
-    manifest.map(Some).ok_or_else(|| StartError::RestoredGone { path: path.clone() })
-}
-
 /// Refuses what can be seen to be wrong before the old log is closed, so that the old job is not stopped for nothing.
-fn refuse_early(request: &StartRequest<'_>, old: &LogView, fork: &Fork, restored: Option<&Manifest>) -> Result<(), StartError> {
-    if let BeforeClosing::ClosedByAnother(by) = before_closing(old, &fork.id) {
-        return Err(StartError::ReplacedByAnother { old: old.job.clone(), by });
-    }
+fn refuse_early(request: &StartRequest<'_>, old: &LogView, restored: Option<&Manifest>) -> Result<(), StartError> {
     // With a last resource the marker decides what is replaced: the count is made after closing.
     let newest = old.manifests().rev().find(|manifest| manifest.forked_by().is_none());
     match (request.last_resource, newest) {
@@ -81,7 +61,11 @@ async fn close(request: &StartRequest<'_>, old: &JobLog, view: &LogView, fork: &
     match before_closing(view, &fork.id) {
         BeforeClosing::ClosedByAnother(by) => return Err(StartError::ReplacedByAnother { old: fork.closes.clone(), by }),
         BeforeClosing::ClosedByThisFork => {}
-        BeforeClosing::Empty if request.options.take_over_prefix => return Ok(false),
+        BeforeClosing::Empty if request.options.take_over_prefix => {
+            let first = old.of(request.name.first_incarnation());
+            lead_here(request, &first, fork, generation).await?;
+            return Ok(false);
+        }
         BeforeClosing::Empty => {
             return Err(StartError::OldLogUnreachable { old: fork.closes.clone(), storage: old.storage().describe() });
         }
@@ -95,6 +79,24 @@ async fn close(request: &StartRequest<'_>, old: &JobLog, view: &LogView, fork: &
         },
     }
     Ok(true)
+}
+
+/// A job that moved here from another directory under its own name: its first incarnation's log, which is empty here,
+/// has to lead to the new one.
+async fn lead_here(request: &StartRequest<'_>, first: &JobLog, fork: &Fork, generation: Generation) -> Result<(), StartError> {
+    if *first.job() == fork.id || first.job().name() != fork.id.name() {
+        return Ok(());
+    }
+    let mut entry = forked(request, first, fork, generation, Slot::FIRST);
+    entry.job = first.job().clone();
+    match first.put_forked(&entry).await? {
+        SlotHolder::Ours => Ok(()),
+        SlotHolder::Forked { by } if by == fork.id => Ok(()),
+        SlotHolder::Forked { by } => Err(StartError::ReplacedByAnother { old: first.job().clone(), by }),
+        SlotHolder::EarlierAttemptOfThisRun | SlotHolder::AnotherRun { .. } => {
+            Err(StartError::OldJobMoved { old: first.job().clone(), newest: Slot::FIRST })
+        }
+    }
 }
 
 fn forked(request: &StartRequest<'_>, old: &JobLog, fork: &Fork, generation: Generation, slot: Slot) -> Manifest {

@@ -28,8 +28,8 @@ pub(super) async fn newest(request: &StartRequest<'_>) -> Result<Found, StartErr
         });
         match closed {
             None => return Ok(Found { log, view, parent }),
-            // Numbers of incarnations grow, so this ends.
-            Some((by, intent, _)) if by.name() == request.name && by == log.job().next_incarnation() => {
+            // Numbers of incarnations grow, so this ends. One that moved here from another directory skips some.
+            Some((by, intent, _)) if by.name() == request.name && by.incarnation() > log.job().incarnation() => {
                 parent = Some(Parent { view, intent });
                 log = log.of(by);
             }

@@ -2,7 +2,13 @@
 //!
 //! Reading order: [`CheckpointStorage`] (what the protocol needs from a storage) → [`ObjectStorage`] (any
 //! storage that the crate `object_store` reaches, behind time-outs) → [`open`] (from a URL or a path, probed).
+//! With feature `testing`: `conformance` (the suite that every implementation runs) and `faults` (a storage that
+//! fails on demand).
 
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
+#[cfg(any(test, feature = "testing"))]
+pub mod faults;
 mod object;
 mod open;
 
