@@ -35,6 +35,15 @@ pub struct Emit<'a> {
 }
 
 impl<'a> Emit<'a> {
+    /// Whether all is as in the input.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.value_of.is_some()
+            && matches!(self.key, Key::AsInput)
+            && self.timestamp.is_none()
+            && self.side_output.is_none()
+    }
+
     /// A record with this value.
     #[must_use]
     #[inline]

@@ -64,6 +64,8 @@ pub(crate) struct Buffers {
     count: u32,
     values: Column,
     run: Run,
+    /// Whether all so far are the first input rows as they are: no column below has an entry.
+    plain: bool,
     /// Empty: as in the input; so are the columns below, until a record differs.
     keys: Column,
     timestamps: Vec<i64>,
@@ -86,6 +88,7 @@ impl Default for Buffers {
             count: 0,
             values: empty_column(),
             run: Run::default(),
+            plain: true,
             keys: empty_column(),
             timestamps: Vec::new(),
             nulls: Vec::new(),
@@ -185,6 +188,17 @@ impl Buffers {
         }
     }
 
+    /// Passes on the next input row as it is, if all so far were passed on: the short way through.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, row: u32) -> bool {
+        let next = self.plain && self.run.rows > 0 && self.run.rows == row && self.count == row;
+        if next {
+            self.run.rows += 1;
+            self.count += 1;
+        }
+        next
+    }
+
     /// Copies the values of the run.
     fn copy_run(&mut self, rows: Rows<'_>) {
         let Run {
@@ -235,6 +249,7 @@ impl Buffers {
     ) -> u32 {
         let index = self.count;
         let without_rows = matches!(rows, Rows::None);
+        self.plain &= row == index && emit.is_plain() && !null_value;
         let mut nulls = if null_value { NULL_VALUE } else { 0 };
         if !(matches!(emit.key, Key::AsInput) && self.keys.ends.is_empty()) || without_rows {
             nulls |= self.push_key(rows, row, emit.key);
@@ -341,6 +356,7 @@ impl Buffers {
                 }));
             }
         }
+        self.plain = true;
         self.value_bytes = self.values.bytes.len();
         Emitted {
             records: Batch {

@@ -61,6 +61,16 @@ impl<'a> Output<'a> {
     #[inline]
     pub fn emit<'e>(&mut self, emit: impl Into<Emit<'e>>) -> Emitted<'_> {
         let emit = emit.into();
+        if let Some(row) = emit.value_of
+            && emit.value.is_some()
+            && emit.is_plain()
+            && self.buffers.push_plain(row)
+        {
+            return Emitted {
+                buffers: self.buffers,
+                row,
+            };
+        }
         match emit.value_of {
             Some(row) => self.buffers.push_value_of(self.rows, row),
             None => {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::plugin::Environment;
 
-/// More side outputs than a route, which is a byte, can tell apart.
-const MOST_SIDE_OUTPUTS: usize = 255;
+/// A route is a byte; 0 is the main output, and the host keeps the last one for itself.
+const MOST_SIDE_OUTPUTS: usize = 254;
 
 /// The JSON document that tells the host what the plugin is.
 pub(super) fn describe(
