@@ -11,10 +11,12 @@
 //! - [`sink`]: where they go, and the traits to bring your own;
 //! - [`checkpoint`]: what makes output exact through crashes, upgrades and second instances;
 //! - [`pipeline`]: the job specification, its checks and the plan;
+//! - [`cli`]: the command line;
 //! - [`config`]: durations, sizes and faults of a configuration;
 //! - [`error`]: the error that reaches the supervisor of a job.
 
 pub mod checkpoint;
+pub mod cli;
 pub mod config;
 pub mod error;
 pub mod operator;

@@ -11,5 +11,5 @@ pub use duration::Span;
 pub use fault::{Fault, Faults};
 pub use options::parse_options;
 pub use size::Size;
-pub use structure::{check, read_options};
+pub use structure::check;
 pub use suggest::{closest, unknown};

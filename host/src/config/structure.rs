@@ -3,8 +3,6 @@
 use super::{Fault, unknown};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The longest piece of a document that a fault repeats, in characters.
@@ -22,18 +20,6 @@ pub fn check(schema: &Value, document: &Value) -> Vec<Fault> {
         }
         Err(error) => vec![Fault::new("", format!("the options cannot be checked, because their schema is not one: {error}"))],
     }
-}
-
-/// Reads the options of a component by its own schema.
-///
-/// # Errors
-/// Every fault at once; the paths start at the options.
-pub fn read_options<T: DeserializeOwned + JsonSchema>(options: &Value) -> Result<T, Vec<Fault>> {
-    let faults = check(schemars::schema_for!(T).as_value(), options);
-    if !faults.is_empty() {
-        return Err(faults);
-    }
-    T::deserialize(options).map_err(|error| vec![Fault::new("", error.to_string())])
 }
 
 fn describe(schema: &Value, error: &ValidationError<'_>, faults: &mut Vec<Fault>) {
@@ -177,62 +163,5 @@ fn shown(value: &Value) -> String {
     match text.char_indices().nth(SHOWN_CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
-mod tests {
-    use super::*;
-    use crate::config::{Size, Span};
-    use serde::Deserialize;
-    use serde_json::json;
-
-    #[derive(Debug, Deserialize, JsonSchema)]
-    #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-    #[allow(dead_code, reason = "read by nobody but serde")]
-    struct Options {
-        /// Where to write. A folder.
-        path: String,
-        #[serde(default)]
-        roll_size: Option<Size>,
-        #[serde(default)]
-        roll_interval: Option<Span>,
-        #[serde(default)]
-        format: Option<Format>,
-        #[serde(default)]
-        #[schemars(range(min = 1))]
-        count: Option<u32>,
-    }
-
-    #[derive(Debug, Deserialize, JsonSchema)]
-    #[serde(rename_all = "kebab-case")]
-    enum Format {
-        /// Lines of JSON.
-        JsonLines,
-        /// Lines.
-        RawLines,
-    }
-
-    #[test]
-    fn every_fault_is_named_with_its_path_and_what_would_be_right() {
-        let options = json!({"roll-size": "many", "roll-intervall": 5, "roll-interval": [], "format": "jsonlines", "count": 0});
-        let faults: Vec<String> = read_options::<Options>(&options).unwrap_err().iter().map(ToString::to_string).collect();
-        let mut faults = faults;
-        faults.sort();
-        assert_eq!(faults, [
-            "/count: 0 is wrong here: it must be at least 1",
-            "/format: \"jsonlines\" is wrong here: expected \"json-lines\" or \"raw-lines\"",
-            "/path: is missing (Where to write)",
-            "/roll-interval: [] is wrong here: expected a duration such as \"500 ms\" or \"10 min\"",
-            "/roll-intervall: unknown key \"roll-intervall\"; did you mean \"roll-interval\"?",
-            "/roll-size: \"many\" is wrong here: expected a size such as \"64 KiB\" or \"128 MB\"",
-        ]);
-    }
-
-    #[test]
-    fn what_is_right_is_read() {
-        let options = json!({"path": "out", "roll-size": "64 KiB", "roll-interval": "1h 30m", "format": "raw-lines", "count": 3});
-        assert_eq!(read_options::<Options>(&options).unwrap().roll_size, Some(Size(65_536)));
     }
 }

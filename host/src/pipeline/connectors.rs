@@ -1,7 +1,8 @@
 //! The kinds of sources and sinks that job files can name as `type`.
 
 use crate::sink::SinkType;
-use crate::source::SourceType;
+use crate::sink::file::FileType;
+use crate::source::{GeneratorType, SourceType};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,7 +21,9 @@ impl Connectors {
 
     /// The types that come with Waterwheel.
     pub fn builtin() -> Self {
-        Self::empty()
+        let mut connectors = Self::empty();
+        connectors.register_source(Arc::new(GeneratorType)).register_sink(Arc::new(FileType));
+        connectors
     }
 
     /// Makes a source type known under its name, in place of an earlier one of that name.

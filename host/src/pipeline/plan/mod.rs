@@ -5,10 +5,12 @@
 mod build;
 mod catalog;
 mod chains;
+mod draw;
 mod notes;
 mod settings;
 
 pub use catalog::{AssumedPlugins, PluginCatalog, PluginInfo, PluginReference, World};
+pub use draw::Format;
 pub use settings::{CheckpointSettings, RestartStrategy, Settings};
 
 use super::spec::{Capabilities, ErrorPolicy, KeyBy, LimitsSpec, OnMissingKey};
@@ -50,7 +52,8 @@ pub struct Node {
     pub chain: usize,
     /// What it is.
     pub kind: NodeKind,
-    /// Its configuration as it was written, references to environment variables and files not replaced: what a manifest keeps.
+    /// Its element of the specification as it was written, references to environment variables and files not replaced: what a manifest
+    /// may keep.
     pub written: Value,
 }
 

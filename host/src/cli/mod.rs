@@ -1,0 +1,66 @@
+//! The command line: one file a command.
+
+mod plan;
+mod schema;
+mod validate;
+
+use crate::config::Faults;
+use crate::pipeline::Connectors;
+use clap::{Parser, Subcommand};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Exit code of wrong usage or a wrong specification, the one that clap has for wrong usage.
+const WRONG_SPECIFICATION: u8 = 2;
+
+/// A stream host: replayable sources, WebAssembly operators, checkpoints, exactly-once sinks.
+#[derive(Debug, Parser)]
+#[command(name = "waterwheel", version, propagate_version = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Checks a job file and names every fault.
+    Validate(validate::Arguments),
+    /// Draws the graph of a job, with its tasks and its guarantees.
+    Plan(plan::Arguments),
+    /// Prints the JSON schema of job files.
+    Schema,
+}
+
+/// Runs the command line of this process; `connectors` are the types of sources and sinks that job files can name.
+///
+/// Exit codes: 0 it went well, 1 it did not, 2 wrong usage or specification.
+pub fn run(connectors: &Connectors) -> ExitCode {
+    match Arguments::parse().command {
+        Command::Validate(arguments) => validate::run(&arguments, connectors),
+        Command::Plan(arguments) => plan::run(&arguments, connectors),
+        Command::Schema => schema::run(connectors),
+    }
+}
+
+/// Writes to the standard output. Whoever reads it may have seen enough and be gone.
+fn print(text: &str) -> ExitCode {
+    use std::io::Write;
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cannot write to the standard output: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Names every fault of a job file, one a line.
+fn report(file: &Path, faults: &Faults) -> ExitCode {
+    for fault in &faults.0 {
+        eprintln!("{}: {fault}", file.display());
+    }
+    let count = faults.0.len();
+    eprintln!("{count} {}", if count == 1 { "fault" } else { "faults" });
+    ExitCode::from(WRONG_SPECIFICATION)
+}
