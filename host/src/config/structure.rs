@@ -78,16 +78,24 @@ fn describe_alternatives(
         );
         kind && error.instance_path().as_str() == path
     };
+    // Of several kinds of objects the one that is meant has the keys that it must have.
+    let is_other_object = |error: &ValidationError<'_>| {
+        matches!(error.kind(), ValidationErrorKind::Required { .. }) && error.instance_path().as_str() == path
+    };
     let fitting: Vec<_> = context.iter().filter(|errors| !errors.iter().any(is_other_kind)).collect();
-    if let [meant] = fitting.as_slice() {
+    let complete: Vec<_> = fitting.iter().copied().filter(|errors| !errors.iter().any(is_other_object)).collect();
+    if let ([meant], _) | (_, [meant]) = (fitting.as_slice(), complete.as_slice()) {
         for error in *meant {
             describe(schema, error, faults);
         }
         return;
     }
     let mut choices = Vec::new();
-    for error in context.iter().flatten() {
-        choices.extend(alternatives(schema, error));
+    for errors in context {
+        // What a value must be says more than its type.
+        let is_value = |error: &&ValidationError<'_>| !matches!(error.kind(), ValidationErrorKind::Type { .. });
+        let errors: Vec<_> = if errors.iter().any(|error| is_value(&error)) { errors.iter().filter(is_value).collect() } else { errors.iter().collect() };
+        choices.extend(errors.into_iter().flat_map(|error| alternatives(schema, error)));
     }
     choices.dedup();
     faults.push(Fault::new(path, format!("{instance} is wrong here: expected {}", any_of(&choices))));

@@ -9,6 +9,9 @@ mod draw;
 mod notes;
 mod settings;
 
+#[cfg(test)]
+mod tests;
+
 pub use catalog::{AssumedPlugins, PluginCatalog, PluginInfo, PluginReference, World};
 pub use draw::Format;
 pub use settings::{CheckpointSettings, RestartStrategy, Settings};

@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(paths, expected, "{faults:?}");
         let faults = Settings::parse("out", &json!({"paht": "x", "format": "csv", "partition-by": {"pointer": 3}})).unwrap_err();
         let paths: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
-        assert_eq!(paths, ["/paht", "/format", "/partition-by/pointer", "/path"], "{faults:?}");
+        assert_eq!(paths, ["/format", "/partition-by/pointer", "/paht", "/path"], "{faults:?}");
     }
 
     #[test]

@@ -1,0 +1,199 @@
+//! Plans of small jobs, and their drawings.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use super::{AssumedPlugins, Exchange, Format, Plan, PluginCatalog, PluginInfo, PluginReference, World};
+use crate::Error;
+use crate::operator::DEAD_LETTER_ROUTE;
+use crate::pipeline::spec::{InputSpec, KeyBy, OnMissingKey, OperatorSpec, SinkSpec, SourceSpec};
+use crate::pipeline::{Connectors, Job, JobBuilder, JobSpec};
+use crate::sink::Guarantee;
+use std::path::Path;
+use std::time::Duration;
+
+/// Two plugins: `join.wasm`, keyed with two inputs, a side output and a need for the clock; everything else is a map.
+#[derive(Debug)]
+struct Shelf;
+
+impl PluginCatalog for Shelf {
+    fn describe(&self, plugin: &PluginReference) -> Result<PluginInfo, Error> {
+        let map = PluginInfo {
+            digest: Some(format!("sha256:{}", "0".repeat(64))),
+            world: World::Map,
+            inputs: Vec::new(),
+            side_outputs: Vec::new(),
+            capabilities: Vec::new(),
+        };
+        match plugin.as_str() {
+            "join.wasm" => Ok(PluginInfo {
+                world: World::Keyed,
+                inputs: vec!["orders".into(), "users".into()],
+                side_outputs: vec!["late".into(), "unknown".into()],
+                capabilities: vec!["clock".into()],
+                ..map
+            }),
+            "gone.wasm" => Err(Error::user("there is no file gone.wasm")),
+            _ => Ok(map),
+        }
+    }
+}
+
+fn pointer(from: &str, pointer: &str) -> InputSpec {
+    InputSpec::from(from).keyed_by(KeyBy::JsonPointer(pointer.into()))
+}
+
+fn enrichment() -> JobBuilder {
+    let mut join = OperatorSpec::new("join", "join.wasm")
+        .input(pointer("clean", "/user"))
+        .input(InputSpec::from("users").keyed_by(KeyBy::Key).numbered(1))
+        .parallelism(2)
+        .dead_letters_to("bad");
+    join.capabilities.clock = true;
+    JobBuilder::new("enrichment")
+        .source(SourceSpec::new("orders", "generator"))
+        .source(SourceSpec::new("users", "generator").option("count", 10))
+        // Stands before what it reads from: the order of a document is free.
+        .operator(join)
+        .operator(OperatorSpec::new("clean", "map.wasm").input("orders"))
+        .sink(SinkSpec::new("out", "file").input("join").option("path", "out").guarantee(Guarantee::ExactlyOnce).parallelism(2))
+        .sink(SinkSpec::new("late", "file").input("join.late").option("path", "late").guarantee(Guarantee::ExactlyOnce))
+        .sink(SinkSpec::new("bad", "file").option("path", "bad"))
+        .checkpoint_every(Duration::from_millis(500), "checkpoints")
+}
+
+fn job(spec: &JobSpec) -> Job {
+    Job::from_spec(spec, Path::new("jobs"), &Connectors::builtin()).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+#[test]
+fn nodes_edges_and_chains_follow_from_the_inputs() {
+    let plan = Plan::build(&job(&enrichment().build()), &Shelf).unwrap();
+    let nodes: Vec<&str> = plan.nodes.iter().map(|node| &*node.uid).collect();
+    assert_eq!(nodes, ["orders", "users", "clean", "join", "out", "late", "bad"]);
+    let edges: Vec<_> = plan.edges.iter().map(|edge| (nodes[edge.from], edge.route, nodes[edge.to], edge.input)).collect();
+    assert_eq!(
+        edges,
+        [
+            ("orders", 0, "clean", 0),
+            ("clean", 0, "join", 0),
+            ("users", 0, "join", 1),
+            ("join", 0, "out", 0),
+            ("join", 1, "late", 0),
+            ("join", DEAD_LETTER_ROUTE, "bad", 0),
+        ]
+    );
+    let exchanges: Vec<&Exchange> = plan.edges.iter().map(|edge| &edge.exchange).collect();
+    let keyed = |key_by| Exchange::KeyGroup { key_by, on_missing_key: OnMissingKey::Fail };
+    assert_eq!(
+        exchanges,
+        [
+            &Exchange::Forward,
+            &keyed(KeyBy::JsonPointer("/user".into())),
+            &keyed(KeyBy::Key),
+            &Exchange::Forward,
+            &Exchange::Rebalance,
+            &Exchange::Rebalance
+        ]
+    );
+    let chains: Vec<Vec<&str>> = plan.chains.iter().map(|chain| chain.nodes.iter().map(|&node| nodes[node]).collect()).collect();
+    assert_eq!(chains, [vec!["orders", "clean"], vec!["users"], vec!["join", "out"], vec!["late"], vec!["bad"]]);
+    for chain in &plan.chains {
+        assert!(chain.nodes.iter().all(|&node| plan.nodes[node].chain == chain.index && plan.nodes[node].parallelism == chain.parallelism));
+    }
+    assert_eq!(plan.node("join").unwrap().type_name(), "join.wasm");
+    assert_eq!(plan.node("out").unwrap().written["path"], "out");
+    assert!(plan.notes.iter().any(|note| note.contains("out and late become visible one after the other")), "{:?}", plan.notes);
+}
+
+#[test]
+fn what_only_plugins_can_tell_is_reported_at_once() {
+    let spec = JobBuilder::new("wrong")
+        .source(SourceSpec::new("orders", "generator"))
+        .operator(OperatorSpec::new("join", "join.wasm").input("orders"))
+        .operator(OperatorSpec::new("map", "map.wasm").input("join.lat").input(InputSpec::from("orders").numbered(1)))
+        .operator(OperatorSpec::new("gone", "gone.wasm").input("map.side"))
+        .operator(OperatorSpec::new("nothing", "nothing").input("gone"))
+        .sink(SinkSpec::new("out", "file").input("nothing").option("path", "out"))
+        .build();
+    let faults: Vec<String> = Plan::build(&job(&spec), &Shelf).unwrap_err().0.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        faults,
+        [
+            "/operators/2/plugin: there is no file gone.wasm",
+            "/operators/3/plugin: \"nothing\" names no plugin: give the path of a component (\"./nothing.wasm\"), name@version, or sha256: and a digest",
+            "/operators/0/inputs/0/key-by: is missing: the plugin join.wasm is keyed, so its inputs are dealt by key (`key-by: key`, `key-by: {json-pointer: /user}`, `key-by: {header: user}`) or given whole to every subtask (`broadcast: true`)",
+            "/operators/0/inputs: nothing arrives at input 1 (users) of the plugin join.wasm: give an input `as: 1`",
+            "/operators/0/capabilities/clock: the plugin join.wasm needs clock, which the job does not grant",
+            "/operators/1/inputs/1/as: the plugin map.wasm has one input, 0, and no input 1",
+            "/operators/1/inputs/0: unknown side output \"lat\"; did you mean \"late\"?",
+            "/operators/2/inputs/0: the plugin map.wasm has no side outputs, so there is no map.side; its output is map",
+        ]
+    );
+}
+
+#[test]
+fn a_plan_without_its_plugins_takes_what_the_job_uses() {
+    let job = job(&enrichment().build());
+    let assumed = Plan::build(&job, &AssumedPlugins::of(job.spec())).unwrap();
+    let known = Plan::build(&job, &Shelf).unwrap();
+    assert_eq!(assumed.edges, known.edges);
+    assert!(assumed.notes.iter().any(|note| note.contains("not loaded")), "{:?}", assumed.notes);
+}
+
+#[test]
+fn the_text_shows_tasks_guarantees_settings_and_notes() {
+    let text = Plan::build(&job(&enrichment().build()), &Shelf).unwrap().draw(Format::Text);
+    let tasks = text.split("\nsinks\n").next().unwrap();
+    assert_eq!(
+        tasks,
+        "job enrichment · 128 key groups
+
+task 0 · 1 subtask
+  orders  source generator (endless)
+  └─ clean  plugin map.wasm (map, sha256:000000000000)
+
+task 1 · 1 subtask
+  users  source generator (ends)
+
+task 2 · 2 subtasks
+  ◀ input 0: clean (by /user)
+  ◀ input 1: users (by its key)
+  join  plugin join.wasm (keyed, sha256:000000000000, dead letters)
+  └─ out  sink file (exactly-once)
+
+task 3 · 1 subtask
+  ◀ join.late (in turn)
+  late  sink file (exactly-once)
+
+task 4 · 1 subtask
+  ◀ dead letters of join (in turn)
+  bad  sink file (at-least-once)
+"
+    );
+    assert!(text.contains("  checkpoints  every 500ms into checkpoints, exactly-once; timeout 10m"), "{text}");
+    assert!(text.contains("  restarts     exponential-delay: after 1s to 1m (times 1.5), without end"), "{text}");
+    assert!(text.contains("  batches      512 records or 64 KiB at most, filled for 5ms"), "{text}");
+    assert!(text.contains("  The sinks out and late become visible one after the other"), "{text}");
+}
+
+#[test]
+fn mermaid_and_json_show_the_same_graph() {
+    let plan = Plan::build(&job(&enrichment().build()), &Shelf).unwrap();
+    let mermaid = plan.draw(Format::Mermaid);
+    assert!(mermaid.starts_with("flowchart LR\n  subgraph t0[\"task 0 ×1\"]\n    n0([\"orders<br/>generator\"])\n"), "{mermaid}");
+    assert!(mermaid.contains("  n2 -->|\"by /user\"| n3\n"), "{mermaid}");
+    assert!(mermaid.contains("  n3 --> n4\n"), "{mermaid}");
+    assert!(mermaid.contains("  n3 -->|\"join.late, in turn\"| n5\n"), "{mermaid}");
+    let json: serde_json::Value = serde_json::from_str(&plan.draw(Format::Json)).unwrap();
+    assert_eq!(json["nodes"].as_array().unwrap().len(), 7);
+    assert_eq!(json["edges"][1]["exchange"], "key-group");
+    assert_eq!(json["nodes"][4]["delivery-guarantee"], "exactly-once");
+    assert_eq!(json["settings"]["checkpointing"]["interval"], "500ms");
+}
+
+#[test]
+fn a_job_built_in_code_reads_back_from_its_text() {
+    let spec = enrichment().build();
+    let text = serde_json::to_string(&spec).unwrap();
+    assert_eq!(Job::from_text(&text, "jobs", &Connectors::builtin()).unwrap().spec(), &spec);
+}
