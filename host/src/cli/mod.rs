@@ -1,6 +1,7 @@
 //! The command line: one file a command.
 
 mod plan;
+mod plugins;
 mod schema;
 mod validate;
 
@@ -24,7 +25,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Checks a job file and names every fault.
-    Validate(validate::Arguments),
+    Validate(plugins::JobArguments),
     /// Draws the graph of a job, with its tasks and its guarantees.
     Plan(plan::Arguments),
     /// Prints the JSON schema of job files.

@@ -1,23 +1,23 @@
 //! `waterwheel plan job.yaml`
 
-use crate::pipeline::plan::{AssumedPlugins, Format};
-use crate::pipeline::{Connectors, Job, Plan};
-use std::path::PathBuf;
+use super::plugins::JobArguments;
+use crate::pipeline::Connectors;
+use crate::pipeline::plan::Format;
 use std::process::ExitCode;
 
-/// Draws the graph of a job, with its tasks and its guarantees.
+/// A job file and how to draw it.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The job file, YAML or JSON.
-    file: PathBuf,
+    #[command(flatten)]
+    job: JobArguments,
     /// How to draw it.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(super) fn run(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
-    match Job::read(&arguments.file, connectors).and_then(|job| Plan::build(&job, &AssumedPlugins::of(job.spec()))) {
+    match arguments.job.plan(connectors) {
         Ok(plan) => super::print(&plan.draw(arguments.format)),
-        Err(faults) => super::report(&arguments.file, &faults),
+        Err(faults) => super::report(&arguments.job.file, &faults),
     }
 }

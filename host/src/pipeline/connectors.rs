@@ -1,8 +1,7 @@
 //! The kinds of sources and sinks that job files can name as `type`.
 
-use crate::sink::SinkType;
-use crate::sink::file::FileType;
-use crate::source::{GeneratorType, SourceType};
+use crate::sink::{self, SinkType};
+use crate::source::{self, SourceType};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,7 +21,8 @@ impl Connectors {
     /// The types that come with Waterwheel.
     pub fn builtin() -> Self {
         let mut connectors = Self::empty();
-        connectors.register_source(Arc::new(GeneratorType)).register_sink(Arc::new(FileType));
+        connectors.register_source(Arc::new(source::GeneratorType)).register_source(Arc::new(source::FileType));
+        connectors.register_sink(Arc::new(sink::file::FileType));
         connectors
     }
 

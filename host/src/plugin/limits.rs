@@ -2,6 +2,8 @@
 
 use super::engine::TickClock;
 use crate::config::{Size, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::pin::pin;
 use std::time::Duration;
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
@@ -12,7 +14,8 @@ const MAX_TABLE_ENTRIES: usize = 1_000_000;
 const MAX_PARTS: usize = 100;
 
 /// What an instance may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Limits {
     /// Memory of one instance. By default 256 MiB.
     pub memory: Size,

@@ -1,11 +1,12 @@
 //! Makes the plan of a checked job: what only the plugins can tell is checked here, and every fault is reported at once.
 
-use super::{Chain, Edge, Exchange, Node, NodeKind, OperatorNode, Plan, PluginCatalog, PluginInfo, PluginReference, SinkNode, SourceNode, World};
+use super::{Chain, Edge, Exchange, Node, NodeKind, OperatorNode, Plan, PluginCatalog, PluginInfo, SinkNode, SourceNode};
 use super::{chains, notes};
 use crate::config::{Fault, Faults, unknown};
 use crate::operator::DEAD_LETTER_ROUTE;
 use crate::pipeline::Job;
 use crate::pipeline::spec::{ErrorPolicy, InputSpec, OperatorSpec};
+use crate::plugin::{PluginReference, World};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ type Described = Option<(PluginReference, PluginInfo)>;
 fn describe_plugins(job: &Job, catalog: &dyn PluginCatalog, faults: &mut Vec<Fault>) -> Vec<Described> {
     let describe = |(index, operator): (usize, &OperatorSpec)| {
         let path = format!("/operators/{index}/plugin");
-        let reference = match PluginReference::parse(&operator.plugin, job.base()) {
+        let reference = match operator.plugin.parse::<PluginReference>() {
             Ok(reference) => reference,
             Err(message) => {
                 faults.push(Fault::new(path, message));
@@ -77,7 +78,7 @@ fn check_operator(index: usize, operator: &OperatorSpec, info: &PluginInfo, faul
             let has = if count == 1 { "one input, 0".to_owned() } else { format!("the inputs 0 to {}", count - 1) };
             faults.push(Fault::new(format!("{path}/as"), format!("the plugin {} has {has}, and no input {}", operator.plugin, input.number)));
         }
-        if info.world == World::Keyed && input.key_by.is_none() && !input.broadcast {
+        if info.world == World::KeyedPlugin && input.key_by.is_none() && !input.broadcast {
             faults.push(Fault::new(
                 format!("{path}/key-by"),
                 format!(
@@ -132,6 +133,7 @@ impl Builder<'_> {
             // A plugin that could not be described is a fault already; the plan is not made.
             let Some((plugin, info)) = self.plugins[index].clone() else { continue };
             let kind = NodeKind::Operator(Box::new(OperatorNode {
+                plugin_name: operator.plugin.clone(),
                 plugin,
                 info,
                 config: operator.config.clone(),

@@ -6,17 +6,21 @@ mod build;
 mod catalog;
 mod chains;
 mod draw;
+mod loaded;
 mod notes;
 mod settings;
 
 #[cfg(test)]
 mod tests;
 
-pub use catalog::{AssumedPlugins, PluginCatalog, PluginInfo, PluginReference, World};
+pub use catalog::{AssumedPlugins, PluginCatalog, PluginInfo};
+pub use loaded::LoadedPlugins;
 pub use draw::Format;
 pub use settings::{CheckpointSettings, RestartStrategy, Settings};
 
-use super::spec::{Capabilities, ErrorPolicy, KeyBy, LimitsSpec, OnMissingKey};
+use super::spec::{KeyBy, OnMissingKey};
+use crate::operator::ErrorPolicy;
+use crate::plugin::{Capabilities, Limits, PluginReference};
 use crate::sink::{Guarantee, Sink};
 use crate::source::Source;
 use serde_json::Value;
@@ -65,7 +69,7 @@ impl Node {
     pub fn type_name(&self) -> &str {
         match &self.kind {
             NodeKind::Source(source) => &source.type_name,
-            NodeKind::Operator(operator) => operator.plugin.as_str(),
+            NodeKind::Operator(operator) => &operator.plugin_name,
             NodeKind::Sink(sink) => &sink.type_name,
         }
     }
@@ -94,7 +98,9 @@ pub struct SourceNode {
 /// An operator of a plan.
 #[derive(Clone, Debug)]
 pub struct OperatorNode {
-    /// What the job names.
+    /// The plugin as the job names it.
+    pub plugin_name: String,
+    /// The same, read. Paths are relative to the folder of the job file.
     pub plugin: PluginReference,
     /// What the plugin is.
     pub info: PluginInfo,
@@ -106,7 +112,7 @@ pub struct OperatorNode {
     /// What it may reach.
     pub capabilities: Capabilities,
     /// How much it may use.
-    pub limits: LimitsSpec,
+    pub limits: Limits,
 }
 
 /// A sink of a plan.

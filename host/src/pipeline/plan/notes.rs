@@ -1,6 +1,7 @@
 //! What a person should know about a job, in sentences.
 
-use super::{Exchange, NodeKind, Plan, World};
+use super::{Exchange, NodeKind, Plan};
+use crate::plugin::World;
 
 /// The sentences that hold for a plan.
 pub(super) fn of(plan: &Plan) -> Vec<String> {
@@ -47,7 +48,7 @@ fn meets_keyed(plan: &Plan, from: usize) -> bool {
     for node in &plan.nodes[from + 1..] {
         if plan.inputs(node.index).any(|edge| reached[edge.from]) {
             reached[node.index] = true;
-            if matches!(&node.kind, NodeKind::Operator(operator) if operator.info.world == World::Keyed) {
+            if matches!(&node.kind, NodeKind::Operator(operator) if operator.info.world == World::KeyedPlugin) {
                 return true;
             }
         }

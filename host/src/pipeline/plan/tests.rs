@@ -2,11 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use super::{AssumedPlugins, Exchange, Format, Plan, PluginCatalog, PluginInfo, PluginReference, World};
+use super::{AssumedPlugins, Exchange, Format, Plan, PluginCatalog, PluginInfo};
 use crate::Error;
 use crate::operator::DEAD_LETTER_ROUTE;
 use crate::pipeline::spec::{InputSpec, KeyBy, OnMissingKey, OperatorSpec, SinkSpec, SourceSpec};
 use crate::pipeline::{Connectors, Job, JobBuilder, JobSpec};
+use crate::plugin::{PluginReference, World};
 use crate::sink::Guarantee;
 use std::path::Path;
 use std::time::Duration;
@@ -19,14 +20,14 @@ impl PluginCatalog for Shelf {
     fn describe(&self, plugin: &PluginReference) -> Result<PluginInfo, Error> {
         let map = PluginInfo {
             digest: Some(format!("sha256:{}", "0".repeat(64))),
-            world: World::Map,
+            world: World::MapPlugin,
             inputs: Vec::new(),
             side_outputs: Vec::new(),
             capabilities: Vec::new(),
         };
-        match plugin.as_str() {
+        match plugin.to_string().as_str() {
             "join.wasm" => Ok(PluginInfo {
-                world: World::Keyed,
+                world: World::KeyedPlugin,
                 inputs: vec!["orders".into(), "users".into()],
                 side_outputs: vec!["late".into(), "unknown".into()],
                 capabilities: vec!["clock".into()],
@@ -120,7 +121,7 @@ fn what_only_plugins_can_tell_is_reported_at_once() {
         faults,
         [
             "/operators/2/plugin: there is no file gone.wasm",
-            "/operators/3/plugin: \"nothing\" names no plugin: give the path of a component (\"./nothing.wasm\"), name@version, or sha256: and a digest",
+            "/operators/3/plugin: \"nothing\" does not name a plugin: write a path to a .wasm file, `name@version`, or `sha256:` and the digest of a component",
             "/operators/0/inputs/0/key-by: is missing: the plugin join.wasm is keyed, so its inputs are dealt by key (`key-by: key`, `key-by: {json-pointer: /user}`, `key-by: {header: user}`) or given whole to every subtask (`broadcast: true`)",
             "/operators/0/inputs: nothing arrives at input 1 (users) of the plugin join.wasm: give an input `as: 1`",
             "/operators/0/capabilities/clock: the plugin join.wasm needs clock, which the job does not grant",

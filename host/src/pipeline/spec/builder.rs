@@ -1,6 +1,6 @@
 //! A job specification built in code, for a service that embeds the host.
 
-use super::{Capabilities, ErrorPolicy, Execution, InputSpec, JobSpec, LimitsSpec, OperatorSpec, SinkSpec, SourceSpec};
+use super::{Capabilities, ErrorPolicy, Execution, InputSpec, JobSpec, Limits, OperatorSpec, SinkSpec, SourceSpec};
 use crate::config::Span;
 use crate::sink::Guarantee;
 use serde_json::{Map, Value};
@@ -135,7 +135,7 @@ impl OperatorSpec {
             error_policy: ErrorPolicy::Fail,
             dead_letter_sink: None,
             capabilities: Capabilities::default(),
-            limits: LimitsSpec::default(),
+            limits: Limits::default(),
         }
     }
 
@@ -184,7 +184,7 @@ impl OperatorSpec {
 
     /// Sets how much the plugin may use.
     #[must_use]
-    pub fn limits(mut self, limits: LimitsSpec) -> Self {
+    pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }

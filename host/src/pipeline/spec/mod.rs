@@ -13,9 +13,9 @@ mod text;
 pub use builder::JobBuilder;
 pub use execution::{BatchSpec, CheckpointMode, Checkpointing, ClaimMode, Execution, Retention, StateRecovery, Unaligned};
 pub use input::{InputSpec, KeyBy, OnMissingKey};
+pub use nodes::{OperatorSpec, SinkSpec, SourceSpec};
 pub use crate::operator::ErrorPolicy;
-pub use crate::plugin::{Capabilities, Folder};
-pub use nodes::{LimitsSpec, OperatorSpec, SinkSpec, SourceSpec};
+pub use crate::plugin::{Capabilities, Folder, Limits};
 pub use schema::job_schema;
 pub use restart::{ExponentialDelay, FailureRate, FixedDelay, RestartSpec, RestartType};
 

@@ -1,9 +1,8 @@
 //! Sources, operators and sinks of a job specification.
 
 use super::InputSpec;
-use crate::config::{Size, Span};
 use crate::operator::ErrorPolicy;
-use crate::plugin::Capabilities;
+use crate::plugin::{Capabilities, Limits};
 use crate::sink::Guarantee;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,19 +55,7 @@ pub struct OperatorSpec {
     pub capabilities: Capabilities,
     /// How much the plugin may use.
     #[serde(default)]
-    pub limits: LimitsSpec,
-}
-
-/// How much a plugin may use; what is left out has the host's default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct LimitsSpec {
-    /// Memory of one instance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Size>,
-    /// How long one call may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call_timeout: Option<Span>,
+    pub limits: Limits,
 }
 
 /// Where records go. Beside these keys stand the options of the sink's type.

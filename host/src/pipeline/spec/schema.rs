@@ -97,3 +97,37 @@ fn rename(schema: &mut Value, renamed: &[(String, String)]) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::config::check;
+
+    fn faults(document: &Value) -> Vec<String> {
+        check(&job_schema(&Connectors::builtin()), document).iter().map(|fault| fault.path.clone()).collect()
+    }
+
+    #[test]
+    fn the_schema_takes_the_options_of_each_type_and_no_others() {
+        let document = |source: Value| json!({"name": "a", "sources": [source], "sinks": [{"uid": "o", "type": "file", "path": "out"}]});
+        assert_eq!(faults(&document(json!({"uid": "a", "type": "generator", "rate": 5.0, "parallelism": 2}))), [""; 0]);
+        assert_eq!(faults(&document(json!({"uid": "a", "type": "generator", "path": "in"}))), ["/sources/0/path"]);
+        assert_eq!(faults(&document(json!({"uid": "a", "type": "genrator"}))), ["/sources/0/type"]);
+        assert_eq!(faults(&json!({"name": "a", "sinks": [{"uid": "o", "type": "file"}]})), ["/sinks/0/path"]);
+    }
+
+    #[test]
+    fn definitions_of_one_name_and_different_meaning_stay_apart() {
+        let mut schema = json!({"$defs": {"Format": {"type": "string"}, "Same": {"type": "null"}}});
+        let mut options = json!({
+            "properties": {"format": {"$ref": "#/$defs/Format"}, "same": {"$ref": "#/$defs/Same"}},
+            "$defs": {"Format": {"type": "integer"}, "Same": {"type": "null"}},
+        });
+        move_definitions(&mut schema, &mut options, "sink-file-");
+        assert_eq!(options["properties"]["format"]["$ref"], "#/$defs/sink-file-Format");
+        assert_eq!(options["properties"]["same"]["$ref"], "#/$defs/Same");
+        assert_eq!(schema["$defs"]["sink-file-Format"]["type"], "integer");
+        assert_eq!(schema["$defs"]["Format"]["type"], "string");
+    }
+}

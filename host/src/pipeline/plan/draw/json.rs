@@ -31,7 +31,7 @@ fn node(node: &Node) -> Value {
         }
         NodeKind::Operator(operator) => {
             document["kind"] = "operator".into();
-            document["plugin"] = operator.plugin.as_str().into();
+            document["plugin"] = operator.plugin_name.as_str().into();
             document["digest"] = json!(operator.info.digest);
             document["world"] = json!(operator.info.world);
             document["side-outputs"] = json!(operator.info.side_outputs);

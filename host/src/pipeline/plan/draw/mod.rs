@@ -4,9 +4,10 @@ mod json;
 mod mermaid;
 mod text;
 
-use super::{Edge, Exchange, NodeKind, OperatorNode, Plan, World};
+use super::{Edge, Exchange, NodeKind, OperatorNode, Plan};
 use crate::operator::DEAD_LETTER_ROUTE;
 use crate::pipeline::spec::{KeyBy, OnMissingKey};
+use crate::plugin::World;
 
 /// How a plan is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -68,8 +69,8 @@ fn exchange_words(exchange: &Exchange) -> String {
 /// The kind of a plugin, and which one it is if it was loaded.
 fn plugin_words(operator: &OperatorNode) -> String {
     let world = match operator.info.world {
-        World::Map => "map",
-        World::Keyed => "keyed",
+        World::MapPlugin => "map",
+        World::KeyedPlugin => "keyed",
     };
     match &operator.info.digest {
         Some(digest) => format!("{world}, {}", digest.get(..19).unwrap_or(digest)),

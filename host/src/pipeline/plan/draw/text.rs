@@ -70,7 +70,7 @@ fn node_words(node: &Node) -> String {
                 ErrorPolicy::Skip => ", skips errors",
                 ErrorPolicy::DeadLetter => ", dead letters",
             };
-            format!("plugin {} ({}{policy})", operator.plugin, plugin_words(operator))
+            format!("plugin {} ({}{policy})", operator.plugin_name, plugin_words(operator))
         }
         NodeKind::Sink(sink) => format!("sink {} ({})", sink.type_name, sink.guarantee),
     }

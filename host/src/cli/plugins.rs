@@ -1,0 +1,36 @@
+//! What commands that only look at a job know of its plugins.
+
+use crate::config::{Fault, Faults};
+use crate::pipeline::plan::{AssumedPlugins, LoadedPlugins};
+use crate::pipeline::{Connectors, Job, Plan};
+use crate::plugin::{EngineOptions, PluginHost};
+use std::path::PathBuf;
+
+/// A job file, and whether its plugins are loaded.
+#[derive(Debug, clap::Args)]
+pub(super) struct JobArguments {
+    /// The job file, YAML or JSON.
+    pub(super) file: PathBuf,
+    /// Do not load the plugins: what the job uses of them is taken as what they have.
+    #[arg(long)]
+    no_plugins: bool,
+}
+
+impl JobArguments {
+    /// Checks the job and makes its plan.
+    ///
+    /// # Errors
+    /// Every fault.
+    pub(super) fn plan(&self, connectors: &Connectors) -> Result<Plan, Faults> {
+        let job = Job::read(&self.file, connectors)?;
+        if self.no_plugins || job.spec().operators.is_empty() {
+            return Plan::build(&job, &AssumedPlugins::of(job.spec()));
+        }
+        let cannot = |what: &str, error: String| Faults(vec![Fault::new("", format!("{what}: {error}"))]);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| cannot("the plugins cannot be loaded", error.to_string()))?;
+        let host = PluginHost::new(EngineOptions::default()).map_err(|error| cannot("the plugins cannot be loaded", error.chain()))?;
+        let plugins = runtime.block_on(LoadedPlugins::of(&job, &host));
+        Plan::build(&job, &plugins)
+    }
+}

@@ -1,0 +1,55 @@
+//! The plugins of a job, loaded.
+
+use super::{PluginCatalog, PluginInfo};
+use crate::Error;
+use crate::pipeline::Job;
+use crate::plugin::{LoadedPlugin, PluginHost, PluginReference};
+use std::collections::HashMap;
+
+/// The plugins of a job, loaded; or why one could not be.
+#[derive(Debug, Default)]
+pub struct LoadedPlugins {
+    plugins: HashMap<PluginReference, Result<LoadedPlugin, Error>>,
+}
+
+impl LoadedPlugins {
+    /// Loads every plugin of a job. One that cannot be loaded is an error only when it is asked for, so that a plan can name all of them.
+    pub async fn of(job: &Job, host: &PluginHost) -> Self {
+        let mut plugins = HashMap::new();
+        for operator in &job.spec().operators {
+            // What is no reference is a fault that the plan finds.
+            let Ok(reference) = operator.plugin.parse::<PluginReference>() else { continue };
+            if !plugins.contains_key(&reference) {
+                let loaded = host.load(&reference, job.base()).await;
+                plugins.insert(reference, loaded);
+            }
+        }
+        Self { plugins }
+    }
+
+    /// A plugin that was loaded.
+    ///
+    /// # Errors
+    /// It could not be loaded, or is none of the job's.
+    pub fn get(&self, plugin: &PluginReference) -> Result<&LoadedPlugin, Error> {
+        match self.plugins.get(plugin) {
+            Some(Ok(loaded)) => Ok(loaded),
+            Some(Err(error)) => Err(Error::user(error.chain()).with_retry(error.retry_helps())),
+            None => Err(Error::internal(format!("no operator of the job names the plugin {plugin}"))),
+        }
+    }
+}
+
+impl PluginCatalog for LoadedPlugins {
+    fn describe(&self, plugin: &PluginReference) -> Result<PluginInfo, Error> {
+        let loaded = self.get(plugin)?;
+        let description = loaded.description();
+        Ok(PluginInfo {
+            digest: Some(loaded.digest().to_string()),
+            world: loaded.world(),
+            inputs: description.inputs.clone(),
+            side_outputs: description.side_outputs.clone(),
+            capabilities: description.capabilities.clone(),
+        })
+    }
+}
