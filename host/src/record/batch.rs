@@ -150,6 +150,12 @@ impl Batch {
         self.push(other.row(index));
     }
 
+    /// Appends record `index` of another batch with its headers, under another key.
+    pub fn push_keyed(&mut self, other: &Batch, index: usize, key: Option<&[u8]>) {
+        self.headers.copy_row(self.len(), &other.headers, index);
+        self.push(Row { key, ..other.row(index) });
+    }
+
     /// Appends all records of another batch with their headers.
     pub fn append(&mut self, other: &Batch) {
         (0..other.len()).for_each(|index| self.push_from(other, index));

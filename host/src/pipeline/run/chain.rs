@@ -1,0 +1,299 @@
+//! The nodes of one task: a batch that enters runs through all of them, and leaves through the exchanges.
+
+use super::channel::{Barrier, Element};
+use super::exchange::ExchangeWriter;
+use crate::Error;
+use crate::operator::{Operator, Outputs, Times};
+use crate::record::Batch;
+use crate::sink::{Guarantee, SinkWriter};
+use crate::state::StateWriter;
+use bytes::Bytes;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Event time before any record.
+pub(super) const NO_WATERMARK: i64 = i64::MIN;
+/// Event time behind every record.
+pub(super) const END_OF_TIME: i64 = i64::MAX;
+
+/// What a node does with a batch.
+pub(super) enum Work {
+    /// It is read by the task's head and only passed on.
+    Source,
+    /// Turns records into records.
+    Operator(Box<dyn Operator>),
+    /// Writes records.
+    Sink(Box<dyn SinkWriter>, Guarantee),
+}
+
+/// Where what a node emits on a route goes.
+pub(super) struct Output {
+    pub(super) route: u8,
+    pub(super) target: Target,
+}
+
+/// The receiving end of an output.
+pub(super) enum Target {
+    /// A node of the same chain, at one of its inputs.
+    Node { index: usize, input: usize },
+    /// Subtasks of another task.
+    Exchange(ExchangeWriter),
+}
+
+/// Records that went into and out of a node, for people.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) records_in: AtomicU64,
+    pub(crate) records_out: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) bytes_out: AtomicU64,
+}
+
+impl Counters {
+    fn received(&self, batch: &Batch) {
+        self.records_in.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.bytes_in.fetch_add(batch.byte_len() as u64, Ordering::Relaxed);
+    }
+
+    fn emitted(&self, batch: &Batch) {
+        self.records_out.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        self.bytes_out.fetch_add(batch.byte_len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// One node of a chain.
+pub(super) struct ChainNode {
+    pub(super) uid: Arc<str>,
+    pub(super) work: Work,
+    pub(super) outputs: Vec<Output>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// What one node contributes to a checkpoint.
+#[derive(Debug)]
+pub(super) enum NodeSnapshot {
+    /// A state file that is still to be uploaded, none when nothing changed; a whole one replaces the files before it.
+    Operator { uid: Arc<str>, file: Option<Bytes>, whole: bool },
+    /// Prepared work.
+    Sink { uid: Arc<str>, prepared: Vec<Value> },
+}
+
+/// The nodes of one task, the head first.
+pub(super) struct Chain {
+    pub(super) nodes: Vec<ChainNode>,
+    pub(super) subtask: usize,
+    watermark: i64,
+    /// Whether the next snapshot is a whole one: it begins the chain of state files.
+    whole_snapshot: bool,
+    waiting: VecDeque<(usize, usize, Batch)>,
+    emitted: Outputs,
+}
+
+impl Chain {
+    /// A chain whose first snapshot is whole where `whole_snapshot` says so.
+    pub(super) fn new(nodes: Vec<ChainNode>, subtask: usize, whole_snapshot: bool) -> Self {
+        Self { nodes, subtask, watermark: NO_WATERMARK, whole_snapshot, waiting: VecDeque::new(), emitted: Outputs::default() }
+    }
+
+    fn times(&self) -> Times {
+        Times { watermark: self.watermark, processing_time: now_millis() }
+    }
+
+    /// Sends a batch that the source has read through the chain.
+    pub(super) async fn emit(&mut self, batch: Batch) -> Result<(), Error> {
+        self.emitted.emit(0, batch);
+        self.route(0).await?;
+        self.run().await
+    }
+
+    /// Sends a batch into an input of the head.
+    pub(super) async fn push(&mut self, input: usize, batch: Batch) -> Result<(), Error> {
+        self.waiting.push_back((0, input, batch));
+        self.run().await
+    }
+
+    async fn run(&mut self) -> Result<(), Error> {
+        let times = self.times();
+        while let Some((index, input, batch)) = self.waiting.pop_front() {
+            let node = &mut self.nodes[index];
+            node.counters.received(&batch);
+            match &mut node.work {
+                Work::Source => return Err(Error::internal(format!("source {} was sent a batch", node.uid))),
+                Work::Operator(operator) => {
+                    let done = operator.process(input, batch, times, &mut self.emitted).await;
+                    done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+                }
+                Work::Sink(writer, _) => {
+                    writer.write(&batch).await.map_err(|error| error.within(format!("sink {}", node.uid)))?;
+                }
+            }
+            self.route(index).await?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what node `index` has emitted.
+    async fn route(&mut self, index: usize) -> Result<(), Error> {
+        for (route, batch) in self.emitted.drain() {
+            let node = &mut self.nodes[index];
+            node.counters.emitted(&batch);
+            let mut outputs = node.outputs.iter_mut().filter(|output| output.route == route).peekable();
+            let mut batch = Some(batch);
+            while let Some(output) = outputs.next() {
+                let part = if outputs.peek().is_some() { batch.clone() } else { batch.take() };
+                let Some(part) = part else { break };
+                match &mut output.target {
+                    Target::Node { index, input } => self.waiting.push_back((*index, *input, part)),
+                    Target::Exchange(writer) => writer.send(part).await?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// When [`Chain::tick`] has something to do, in processing time and on the clock.
+    pub(super) fn next_timer(&self) -> Option<i64> {
+        let timer = |node: &ChainNode| match &node.work {
+            Work::Operator(operator) => operator.next_timer(),
+            Work::Source | Work::Sink(..) => None,
+        };
+        self.nodes.iter().filter_map(timer).min()
+    }
+
+    /// Fires the timers that are due.
+    pub(super) async fn advance(&mut self) -> Result<(), Error> {
+        for index in 0..self.nodes.len() {
+            self.advance_node(index).await?;
+        }
+        Ok(())
+    }
+
+    async fn advance_node(&mut self, index: usize) -> Result<(), Error> {
+        let times = self.times();
+        let node = &mut self.nodes[index];
+        if let Work::Operator(operator) = &mut node.work {
+            let done = operator.advance(times, &mut self.emitted).await;
+            done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+            self.route(index).await?;
+            self.run().await?;
+        }
+        Ok(())
+    }
+
+    /// Event time has gone on at the head.
+    pub(super) async fn advance_watermark(&mut self, watermark: i64) -> Result<(), Error> {
+        if watermark <= self.watermark {
+            return Ok(());
+        }
+        self.watermark = watermark;
+        self.advance().await?;
+        self.for_all_exchanges(&Element::Watermark(watermark)).await
+    }
+
+    /// All inputs have ended: event time ends, each node emits its last records, and the end is passed on.
+    pub(super) async fn finish(&mut self) -> Result<(), Error> {
+        self.watermark = END_OF_TIME;
+        for index in 0..self.nodes.len() {
+            self.advance_node(index).await?;
+            let times = self.times();
+            let node = &mut self.nodes[index];
+            if let Work::Operator(operator) = &mut node.work {
+                let done = operator.finish(times, &mut self.emitted).await;
+                done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+                self.route(index).await?;
+                self.run().await?;
+            }
+        }
+        self.for_all_exchanges(&Element::End).await
+    }
+
+    /// Takes the snapshot of every node, then passes the barrier on. The snapshot describes exactly what came before the barrier.
+    pub(super) async fn barrier(&mut self, barrier: Barrier) -> Result<Vec<NodeSnapshot>, Error> {
+        self.flush().await?;
+        let mut snapshots = Vec::with_capacity(self.nodes.len());
+        for node in &mut self.nodes {
+            match &mut node.work {
+                Work::Source => {}
+                Work::Operator(operator) => {
+                    let mut state = StateWriter::default();
+                    let done = if self.whole_snapshot { operator.snapshot_all(&mut state).await } else { operator.snapshot(&mut state).await };
+                    done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+                    let file = (!state.is_empty()).then(|| state.finish());
+                    snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole: self.whole_snapshot });
+                }
+                Work::Sink(writer, guarantee) => {
+                    let prepared = prepare(writer.as_mut(), *guarantee, barrier).await;
+                    let prepared = prepared.map_err(|error| error.within(format!("sink {}", node.uid)))?;
+                    snapshots.push(NodeSnapshot::Sink { uid: Arc::clone(&node.uid), prepared });
+                }
+            }
+        }
+        self.whole_snapshot = false;
+        for writer in self.exchanges() {
+            writer.barrier(barrier).await?;
+        }
+        Ok(snapshots)
+    }
+
+    /// Sends records that wait for their batch to fill up.
+    pub(super) async fn flush(&mut self) -> Result<(), Error> {
+        for writer in self.exchanges() {
+            writer.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// When the oldest record that waits for its batch to fill up has waited long enough.
+    pub(super) fn flush_due(&mut self) -> Option<Instant> {
+        self.exchanges().filter_map(|writer| writer.flush_due()).min()
+    }
+
+    /// Tells the tasks behind that a checkpoint was given up.
+    pub(super) fn give_up(&mut self, sequence: u64) {
+        self.exchanges().for_each(|writer| writer.give_up(sequence));
+    }
+
+    async fn for_all_exchanges(&mut self, element: &Element) -> Result<(), Error> {
+        for writer in self.exchanges() {
+            writer.send_to_all(element).await?;
+        }
+        Ok(())
+    }
+
+    fn exchanges(&mut self) -> impl Iterator<Item = &mut ExchangeWriter> {
+        let outputs = self.nodes.iter_mut().flat_map(|node| &mut node.outputs);
+        outputs.filter_map(|output| match &mut output.target {
+            Target::Exchange(writer) => Some(writer),
+            Target::Node { .. } => None,
+        })
+    }
+
+    /// The job ends: every node lets go of what it holds.
+    pub(super) async fn close(&mut self) -> Result<(), Error> {
+        for node in &mut self.nodes {
+            match &mut node.work {
+                Work::Source => {}
+                Work::Operator(operator) => operator.close().await?,
+                Work::Sink(writer, _) => writer.close().await?,
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn prepare(writer: &mut dyn SinkWriter, guarantee: Guarantee, barrier: Barrier) -> Result<Vec<Value>, Error> {
+    match guarantee {
+        Guarantee::ExactlyOnce => writer.prepare(barrier.checkpoint).await,
+        Guarantee::AtLeastOnce => writer.flush().await.map(|()| Vec::new()),
+        Guarantee::None => Ok(Vec::new()),
+    }
+}
+
+/// The time of day, milliseconds since the Unix epoch.
+pub(super) fn now_millis() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

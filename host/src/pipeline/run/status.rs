@@ -1,0 +1,374 @@
+//! What people see of a job: its state, checkpoints with the fields of Flink's monitoring API, restarts and exceptions.
+
+use super::chain::{Counters, now_millis};
+use crate::checkpoint::commit::Completed;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Checkpoints and exceptions that are remembered, the newest ones.
+const HISTORY: usize = 10;
+
+/// The state of a job, in Flink's words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum JobState {
+    /// Submitted, and not yet running: the start position is looked for, or state is being restored.
+    #[default]
+    Created,
+    /// Records flow.
+    Running,
+    /// A failure was met, and the job waits for its restart or restores.
+    Restarting,
+    /// The job failed.
+    Failed,
+    /// The job was cancelled.
+    Canceled,
+    /// The job was stopped with a last checkpoint, and can go on.
+    Suspended,
+    /// All inputs have ended and all output is visible.
+    Finished,
+}
+
+impl JobState {
+    /// Whether the job has ended.
+    pub fn is_terminal(self) -> bool {
+        !matches!(self, Self::Created | Self::Running | Self::Restarting)
+    }
+}
+
+/// How a checkpoint stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum CheckpointState {
+    /// Barriers are on their way, or it is being committed.
+    InProgress,
+    /// Its output is visible.
+    Completed,
+    /// It was given up; what it held went into the next one.
+    Failed,
+}
+
+/// What a checkpoint is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum CheckpointKind {
+    /// By the interval, or because somebody asked.
+    Checkpoint,
+    /// The last one, at the end of all inputs.
+    Final,
+    /// The last one, because the job was stopped.
+    Stop,
+}
+
+/// A checkpoint. Times in milliseconds, moments since the Unix epoch; sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckpointInfo {
+    /// Its number: the slot of the log.
+    pub id: u64,
+    /// How it stands.
+    pub status: CheckpointState,
+    /// Always false here: savepoints are listed apart.
+    pub is_savepoint: bool,
+    /// What it is taken for.
+    pub checkpoint_type: CheckpointKind,
+    /// When it was triggered.
+    pub trigger_timestamp: i64,
+    /// When the last subtask had acknowledged it.
+    pub latest_ack_timestamp: i64,
+    /// From the trigger to its completion.
+    pub end_to_end_duration: u64,
+    /// All state that a restore reads.
+    pub state_size: u64,
+    /// What was uploaded for it.
+    pub checkpointed_size: u64,
+    /// How many subtasks take part.
+    pub num_subtasks: usize,
+    /// The longest alignment of a subtask.
+    pub alignment_duration: u64,
+    /// The longest time that a subtask stood still for it.
+    pub sync_duration: u64,
+    /// The longest upload of a subtask.
+    pub async_duration: u64,
+    /// Where it is, once it is completed.
+    pub external_path: Option<String>,
+    /// Whether it has been deleted since.
+    pub discarded: bool,
+    /// Why it failed.
+    pub failure_message: Option<String>,
+}
+
+/// How many checkpoints there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CheckpointCounts {
+    /// Restored from.
+    pub restored: u64,
+    /// Begun.
+    pub total: u64,
+    /// On their way.
+    pub in_progress: u64,
+    /// Completed.
+    pub completed: u64,
+    /// Given up.
+    pub failed: u64,
+}
+
+/// A restored checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RestoredInfo {
+    /// Its number.
+    pub id: u64,
+    /// When it was restored.
+    pub restore_timestamp: i64,
+    /// Always false here: savepoints are listed apart.
+    pub is_savepoint: bool,
+    /// Where it is.
+    pub external_path: String,
+}
+
+/// The newest checkpoint of each kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LatestCheckpoints {
+    /// Completed.
+    pub completed: Option<CheckpointInfo>,
+    /// Savepoints come later: always none.
+    pub savepoint: Option<CheckpointInfo>,
+    /// Failed.
+    pub failed: Option<CheckpointInfo>,
+    /// Restored.
+    pub restored: Option<RestoredInfo>,
+}
+
+/// The checkpoints of a job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CheckpointStatistics {
+    /// How many.
+    pub counts: CheckpointCounts,
+    /// The newest of each kind.
+    pub latest: LatestCheckpoints,
+    /// The newest ones, the newest first.
+    pub history: VecDeque<CheckpointInfo>,
+}
+
+/// A failure that the job met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExceptionInfo {
+    /// When, milliseconds since the Unix epoch.
+    pub timestamp: i64,
+    /// What happened.
+    pub message: String,
+}
+
+/// A job as it stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct JobStatus {
+    /// The name of the job.
+    pub name: String,
+    /// The incarnation: the folder of its checkpoints. None until it is known, and without checkpointing.
+    pub id: Option<String>,
+    /// The state.
+    pub state: JobState,
+    /// The number of the run.
+    pub generation: u64,
+    /// When it was submitted, milliseconds since the Unix epoch.
+    pub start_time: i64,
+    /// How many times it was restarted.
+    pub restarts: u64,
+    /// Its checkpoints.
+    pub checkpoints: CheckpointStatistics,
+    /// Failures, the newest first.
+    pub exceptions: VecDeque<ExceptionInfo>,
+    /// What is being tried again at the moment, for people; none when all goes well.
+    pub trouble: Option<String>,
+}
+
+/// Records and bytes of a node since the job was submitted; a replay counts again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NodeStatus {
+    /// The uid.
+    pub uid: String,
+    /// `source`, `operator` or `sink`.
+    pub kind: &'static str,
+    /// How many subtasks.
+    pub parallelism: u16,
+    /// Records that came in.
+    pub records_in: u64,
+    /// Records that went out.
+    pub records_out: u64,
+    /// Bytes of keys, values and headers that came in.
+    pub bytes_in: u64,
+    /// Bytes that went out.
+    pub bytes_out: u64,
+}
+
+/// The counters of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeCounters {
+    pub(crate) uid: Arc<str>,
+    pub(crate) kind: &'static str,
+    pub(crate) parallelism: u16,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl NodeCounters {
+    pub(crate) fn read(&self) -> NodeStatus {
+        let counters = &self.counters;
+        NodeStatus {
+            uid: self.uid.to_string(),
+            kind: self.kind,
+            parallelism: self.parallelism,
+            records_in: counters.records_in.load(Ordering::Relaxed),
+            records_out: counters.records_out.load(Ordering::Relaxed),
+            bytes_in: counters.bytes_in.load(Ordering::Relaxed),
+            bytes_out: counters.bytes_out.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A checkpoint that begins.
+#[derive(Debug)]
+pub(super) struct CheckpointStart {
+    pub(super) id: u64,
+    pub(super) kind: CheckpointKind,
+    pub(super) subtasks: usize,
+}
+
+/// Alignment, standstill and upload, beside the time from end to end.
+pub(super) type Timings = (Duration, Duration, Duration, Duration);
+
+/// Writes the status of a job.
+#[derive(Debug)]
+pub(crate) struct StatusWriter(watch::Sender<JobStatus>);
+
+impl StatusWriter {
+    pub(crate) fn new(name: &str) -> Self {
+        let status = JobStatus { name: name.to_owned(), start_time: now_millis(), ..JobStatus::default() };
+        Self(watch::Sender::new(status))
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<JobStatus> {
+        self.0.subscribe()
+    }
+
+    pub(super) fn state(&self, state: JobState) {
+        self.0.send_modify(|status| status.state = state);
+    }
+
+    pub(super) fn running(&self) {
+        self.0.send_modify(|status| {
+            status.state = JobState::Running;
+            status.trouble = None;
+        });
+    }
+
+    pub(super) fn run(&self, id: Option<String>, generation: u64) {
+        self.0.send_modify(|status| {
+            status.id = id;
+            status.generation = generation;
+        });
+    }
+
+    pub(super) fn restored(&self, id: u64, external_path: String) {
+        let restored = RestoredInfo { id, restore_timestamp: now_millis(), is_savepoint: false, external_path };
+        self.0.send_modify(|status| {
+            status.checkpoints.counts.restored += 1;
+            status.checkpoints.latest.restored = Some(restored);
+        });
+    }
+
+    pub(super) fn failure(&self, message: &str, restarts: bool) {
+        let exception = ExceptionInfo { timestamp: now_millis(), message: message.to_owned() };
+        self.0.send_modify(|status| {
+            status.exceptions.push_front(exception);
+            status.exceptions.truncate(HISTORY);
+            if restarts {
+                status.restarts += 1;
+                status.state = JobState::Restarting;
+            }
+            let checkpoints = &mut status.checkpoints;
+            checkpoints.counts.in_progress = 0;
+            if let Some(newest) = checkpoints.history.front_mut().filter(|newest| newest.status == CheckpointState::InProgress) {
+                newest.status = CheckpointState::Failed;
+                newest.failure_message = Some("the job failed before it was completed".into());
+                checkpoints.counts.failed += 1;
+            }
+        });
+    }
+
+    pub(super) fn warn(&self, trouble: &str) {
+        self.0.send_modify(|status| status.trouble = Some(trouble.to_owned()));
+    }
+
+    pub(super) fn checkpoint_started(&self, start: &CheckpointStart) {
+        let info = CheckpointInfo {
+            id: start.id,
+            status: CheckpointState::InProgress,
+            is_savepoint: false,
+            checkpoint_type: start.kind,
+            trigger_timestamp: now_millis(),
+            latest_ack_timestamp: -1,
+            end_to_end_duration: 0,
+            state_size: 0,
+            checkpointed_size: 0,
+            num_subtasks: start.subtasks,
+            alignment_duration: 0,
+            sync_duration: 0,
+            async_duration: 0,
+            external_path: None,
+            discarded: false,
+            failure_message: None,
+        };
+        self.0.send_modify(|status| {
+            status.checkpoints.counts.total += 1;
+            status.checkpoints.counts.in_progress += 1;
+            status.checkpoints.history.push_front(info);
+            status.checkpoints.history.truncate(HISTORY);
+        });
+    }
+
+    pub(super) fn checkpoint_completed(&self, id: u64, completed: &Completed, uploaded: u64, timings: Timings) {
+        let (duration, alignment, synchronous, asynchronous) = timings;
+        self.0.send_modify(|status| {
+            status.trouble = None;
+            let checkpoints = &mut status.checkpoints;
+            checkpoints.counts.in_progress = checkpoints.counts.in_progress.saturating_sub(1);
+            checkpoints.counts.completed += 1;
+            let Some(info) = checkpoints.history.iter_mut().find(|info| info.id == id && info.status == CheckpointState::InProgress) else {
+                return;
+            };
+            info.id = completed.slot.0;
+            info.status = CheckpointState::Completed;
+            info.latest_ack_timestamp = now_millis();
+            info.end_to_end_duration = millis(duration);
+            info.state_size = completed.snapshot.full_bytes();
+            info.checkpointed_size = uploaded;
+            info.alignment_duration = millis(alignment);
+            info.sync_duration = millis(synchronous);
+            info.async_duration = millis(asynchronous);
+            info.external_path = status.id.as_ref().map(|job| format!("{job}/chk-{}", completed.slot));
+            checkpoints.latest.completed = Some(info.clone());
+        });
+    }
+
+    pub(super) fn checkpoint_failed(&self, id: u64, reason: &str, duration: Duration) {
+        self.0.send_modify(|status| {
+            status.trouble = Some(format!("checkpoint {id} failed: {reason}"));
+            let checkpoints = &mut status.checkpoints;
+            checkpoints.counts.in_progress = checkpoints.counts.in_progress.saturating_sub(1);
+            checkpoints.counts.failed += 1;
+            if let Some(info) = checkpoints.history.iter_mut().find(|info| info.id == id && info.status == CheckpointState::InProgress) {
+                info.status = CheckpointState::Failed;
+                info.end_to_end_duration = millis(duration);
+                info.failure_message = Some(reason.to_owned());
+                checkpoints.latest.failed = Some(info.clone());
+            }
+        });
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

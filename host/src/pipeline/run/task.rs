@@ -1,0 +1,312 @@
+//! A task: the head that reads a source or a gate, and the chain behind it.
+
+use super::alignment::{Alignment, Step};
+use super::chain::{Chain, END_OF_TIME, NO_WATERMARK, NodeSnapshot, now_millis};
+use super::channel::{Arrival, Barrier, Disconnected, Element, Gate};
+use crate::Error;
+use crate::record::Batch;
+use crate::source::{BatchLimits, ReadStatus, SourceReader, Split};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// What the coordinator tells a task.
+#[derive(Clone, Debug)]
+pub(super) enum Command {
+    /// Sources: begin a checkpoint.
+    Trigger(Barrier),
+    /// Sources: a checkpoint was given up.
+    GiveUp(u64),
+    /// Sources: new splits to read.
+    AddSplits(Vec<Split>),
+    /// A checkpoint was completed.
+    Completed(u64),
+    /// The job has ended: let go of everything.
+    Close,
+}
+
+/// The number of a task in its run.
+pub(super) type TaskId = usize;
+
+/// What a task contributes to a checkpoint; state files are still to be uploaded.
+#[derive(Debug)]
+pub(super) struct TaskSnapshot {
+    pub(super) barrier: Barrier,
+    /// The uid of the source and its positions, of a task that reads one.
+    pub(super) source: Option<(Arc<str>, Vec<Split>)>,
+    pub(super) nodes: Vec<NodeSnapshot>,
+    /// From the first channel's barrier to the last one's.
+    pub(super) alignment: Duration,
+    /// How long the chain stood still for it.
+    pub(super) synchronous: Duration,
+}
+
+/// What a task reports.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// A snapshot.
+    Snapshot(TaskSnapshot),
+    /// All inputs have ended and the last records were emitted.
+    Finished,
+}
+
+/// What a task reads.
+pub(super) enum Head {
+    /// A source.
+    Source(SourceHead),
+    /// Channels from other tasks.
+    Gate(GateHead),
+}
+
+/// The reading side of a source task.
+pub(super) struct SourceHead {
+    pub(super) uid: Arc<str>,
+    pub(super) reader: Box<dyn SourceReader>,
+    pub(super) limits: BatchLimits,
+}
+
+/// The reading side of a task behind others.
+pub(super) struct GateHead {
+    pub(super) gate: Gate,
+    /// The input of the chain's head that each channel belongs to.
+    pub(super) inputs: Vec<usize>,
+    pub(super) alignment: Alignment,
+}
+
+/// A task of a run.
+pub(super) struct Task {
+    pub(super) chain: Chain,
+    pub(super) commands: mpsc::Receiver<Command>,
+    pub(super) reports: mpsc::Sender<Report>,
+}
+
+/// Longest wait without a look at the clock, for a task with nothing to do.
+const IDLE: Duration = Duration::from_secs(3600);
+
+impl Task {
+    /// Runs until the coordinator says that the job has ended.
+    ///
+    /// # Errors
+    /// The first error of a node, or that a neighbouring task is gone.
+    pub(super) async fn run(self, head: Head) -> Result<(), Error> {
+        match head {
+            Head::Source(head) => self.run_source(head).await,
+            Head::Gate(head) => self.run_gate(head).await,
+        }
+    }
+
+    async fn run_source(mut self, mut head: SourceHead) -> Result<(), Error> {
+        let mut reading = true;
+        let mut batch = head.new_batch();
+        // What the last snapshot of each checkpoint held, until the checkpoint is completed.
+        let mut positions: HashMap<u64, Vec<Split>> = HashMap::new();
+        loop {
+            let wake = self.wake_at();
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    None | Some(Command::Close) => return self.chain.close().await,
+                    Some(Command::GiveUp(sequence)) => self.chain.give_up(sequence),
+                    Some(Command::AddSplits(splits)) => head.reader.add_splits(splits).await?,
+                    Some(Command::Trigger(barrier)) => {
+                        self.emit(&mut batch, &head).await?;
+                        let splits = head.reader.positions();
+                        positions.insert(barrier.sequence, splits.clone());
+                        self.snapshot(barrier, Some((Arc::clone(&head.uid), splits)), Duration::ZERO).await?;
+                        reading &= !barrier.last;
+                    }
+                    Some(Command::Completed(sequence)) => head.completed(sequence, &mut positions).await,
+                },
+                () = tokio::time::sleep_until(wake.into()) => self.tick().await?,
+                status = head.reader.next_batch(&mut batch), if reading => {
+                    let status = status.map_err(|error| error.within(format!("source {}", head.uid)))?;
+                    self.emit(&mut batch, &head).await?;
+                    if status == ReadStatus::Finished {
+                        reading = false;
+                        self.finish().await?;
+                    }
+                }
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    async fn emit(&mut self, batch: &mut Batch, head: &SourceHead) -> Result<(), Error> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        self.chain.emit(std::mem::replace(batch, head.new_batch())).await?;
+        self.tick_if_due().await
+    }
+
+    async fn run_gate(mut self, mut head: GateHead) -> Result<(), Error> {
+        let mut inputs = Inputs::new(head.gate.len());
+        loop {
+            while let Ok(command) = self.commands.try_recv() {
+                if matches!(command, Command::Close) {
+                    return self.chain.close().await;
+                }
+            }
+            self.tick_if_due().await?;
+            let arrival = match head.gate.try_next().map_err(disconnected)? {
+                Some(arrival) => arrival,
+                None => {
+                    // Nothing is there: what waits for its batch to fill up would wait in vain.
+                    self.chain.flush().await?;
+                    let wake = self.wake_at();
+                    tokio::select! {
+                        biased;
+                        command = self.commands.recv() => match command {
+                            None | Some(Command::Close) => return self.chain.close().await,
+                            Some(_) => continue,
+                        },
+                        arrival = head.gate.next() => arrival.map_err(disconnected)?,
+                        () = tokio::time::sleep_until(wake.into()) => continue,
+                    }
+                }
+            };
+            self.arrived(arrival, &mut head, &mut inputs).await?;
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    async fn arrived(&mut self, arrival: Arrival, head: &mut GateHead, inputs: &mut Inputs) -> Result<(), Error> {
+        match arrival {
+            Arrival::Element(channel, Element::Batch(batch)) => self.chain.push(head.inputs[channel], batch).await,
+            Arrival::Element(channel, Element::Watermark(watermark)) => {
+                let combined = inputs.watermark(channel, watermark);
+                self.chain.advance_watermark(combined).await
+            }
+            Arrival::Element(channel, Element::End) => {
+                if inputs.end(channel) {
+                    return self.finish().await;
+                }
+                let combined = inputs.watermark(channel, END_OF_TIME);
+                self.chain.advance_watermark(combined).await
+            }
+            Arrival::Element(channel, Element::Barrier(barrier)) => match head.alignment.barrier(channel, barrier) {
+                Step::Stale => Ok(()),
+                Step::Wait { hold } => {
+                    inputs.aligning_since.get_or_insert_with(Instant::now);
+                    if hold {
+                        head.gate.hold(channel);
+                    }
+                    Ok(())
+                }
+                Step::Complete(barrier) => {
+                    head.gate.release_all();
+                    let alignment = inputs.aligning_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                    self.snapshot(barrier, None, alignment).await
+                }
+            },
+            Arrival::GivenUp(sequence) => {
+                if head.alignment.given_up(sequence) {
+                    self.chain.give_up(sequence);
+                }
+                if !head.alignment.is_aligning() {
+                    head.gate.release_all();
+                    inputs.aligning_since = None;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn snapshot(&mut self, barrier: Barrier, source: Option<(Arc<str>, Vec<Split>)>, alignment: Duration) -> Result<(), Error> {
+        let began = Instant::now();
+        let nodes = self.chain.barrier(barrier).await?;
+        let snapshot = TaskSnapshot { barrier, source, nodes, alignment, synchronous: began.elapsed() };
+        self.report(Report::Snapshot(snapshot)).await
+    }
+
+    async fn finish(&mut self) -> Result<(), Error> {
+        self.chain.finish().await?;
+        self.report(Report::Finished).await
+    }
+
+    async fn report(&self, report: Report) -> Result<(), Error> {
+        self.reports.send(report).await.map_err(|_| disconnected(Disconnected))
+    }
+
+    /// When [`Task::tick`] has something to do.
+    fn wake_at(&mut self) -> Instant {
+        let now = Instant::now();
+        let timer = self.chain.next_timer().map(|time| {
+            let ahead = u64::try_from(time.saturating_sub(now_millis())).unwrap_or(0);
+            now + Duration::from_millis(ahead).min(IDLE)
+        });
+        let flush = self.chain.flush_due();
+        timer.into_iter().chain(flush).min().unwrap_or(now + IDLE)
+    }
+
+    async fn tick_if_due(&mut self) -> Result<(), Error> {
+        let timer = self.chain.next_timer().is_some_and(|time| time <= now_millis());
+        let flush = self.chain.flush_due().is_some_and(|due| due <= Instant::now());
+        if timer || flush { self.tick().await } else { Ok(()) }
+    }
+
+    /// Fires timers and sends what has waited long enough.
+    async fn tick(&mut self) -> Result<(), Error> {
+        if self.chain.next_timer().is_some_and(|time| time <= now_millis()) {
+            self.chain.advance().await?;
+        }
+        if self.chain.flush_due().is_some_and(|due| due <= Instant::now()) {
+            self.chain.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+impl SourceHead {
+    fn new_batch(&self) -> Batch {
+        Batch::with_capacity(self.limits.records, self.limits.bytes)
+    }
+
+    async fn completed(&mut self, sequence: u64, positions: &mut HashMap<u64, Vec<Split>>) {
+        let completed = positions.remove(&sequence);
+        positions.retain(|other, _| *other > sequence);
+        let Some(completed) = completed else { return };
+        // Only informs the outside: the checkpoint is completed whether or not the outside hears of it.
+        if let Err(error) = self.reader.on_completed(&completed).await {
+            tracing::warn!(source = &*self.uid, error = %error.chain(), "the source could not tell the outside of a completed checkpoint");
+        }
+    }
+}
+
+/// What is known of a gate's channels.
+struct Inputs {
+    watermarks: Vec<i64>,
+    ended: Vec<bool>,
+    open: usize,
+    aligning_since: Option<Instant>,
+}
+
+impl Inputs {
+    fn new(channels: usize) -> Self {
+        Self { watermarks: vec![NO_WATERMARK; channels], ended: vec![false; channels], open: channels, aligning_since: None }
+    }
+
+    /// Event time of all channels together: the least of them.
+    fn watermark(&mut self, channel: usize, watermark: i64) -> i64 {
+        self.watermarks[channel] = self.watermarks[channel].max(watermark);
+        self.watermarks.iter().copied().min().unwrap_or(NO_WATERMARK)
+    }
+
+    /// A channel has ended; true for the last one.
+    fn end(&mut self, channel: usize) -> bool {
+        if !std::mem::replace(&mut self.ended[channel], true) {
+            self.open -= 1;
+        }
+        self.open == 0
+    }
+}
+
+fn disconnected(gone: Disconnected) -> Error {
+    Error::internal("a neighbouring task is gone").caused_by(gone)
+}
+
+/// Whether an error only says that another task has failed.
+pub(super) fn is_disconnect(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<Disconnected>())
+}

@@ -1,0 +1,174 @@
+//! Uploads the state files of one task's snapshots behind the records' back, and acknowledges each snapshot when all is durable.
+
+use super::chain::NodeSnapshot;
+use super::channel::Barrier;
+use super::task::{Report, TaskId, TaskSnapshot};
+use crate::checkpoint::protocol::{ChainChange, Checksum, KeyGroupRange, SinkWork, StateFile, StateFileKind};
+use crate::checkpoint::storage::{CheckpointStorage, StorageError, StorageErrorClass};
+use crate::source::Split;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
+
+/// The pause before an upload is tried again; doubled up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause between two tries of an upload.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A task's part of a checkpoint, durable.
+#[derive(Debug)]
+pub(super) struct Acknowledgement {
+    pub(super) barrier: Barrier,
+    pub(super) subtask: u32,
+    pub(super) source: Option<(Arc<str>, Vec<Split>)>,
+    pub(super) operators: Vec<(Arc<str>, ChainChange)>,
+    pub(super) prepared: Vec<SinkWork>,
+    pub(super) uploaded_bytes: u64,
+    pub(super) alignment: Duration,
+    pub(super) synchronous: Duration,
+    pub(super) asynchronous: Duration,
+}
+
+/// What the coordinator hears.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A task has opened its nodes and restored their state.
+    Ready,
+    /// A task's part of a checkpoint is durable.
+    Acknowledged(TaskId, Box<Acknowledgement>),
+    /// A task has emitted its last records.
+    Finished(TaskId),
+    /// An upload failed and is tried again, so that the checkpoint is not silent about why it is late.
+    UploadFailed(String),
+    /// A base that folds the first files of a subtask's chain is durable.
+    Compacted { uid: String, subtask: u32, folded: Vec<StateFile>, base: StateFile },
+    /// A compaction failed; the chain stays as it is.
+    CompactionFailed { uid: String, subtask: u32, reason: String },
+}
+
+/// Where the state files of a task go.
+#[derive(Clone, Debug)]
+pub(super) struct StateFolder {
+    pub(super) storage: Arc<dyn CheckpointStorage>,
+    /// From the storage's root, with the generation: `{job}/shared/{generation}`.
+    pub(super) path: String,
+    pub(super) max_parallelism: u16,
+}
+
+impl StateFolder {
+    /// Describes a file of this run; `name` must not repeat within the run.
+    pub(super) fn file(&self, name: &str, kind: StateFileKind, content: &Bytes) -> StateFile {
+        StateFile {
+            path: format!("{}/{name}.state", self.path),
+            kind,
+            bytes: content.len() as u64,
+            checksum: Checksum::of(content),
+            key_groups: KeyGroupRange { first: 0, last: u32::from(self.max_parallelism) - 1 },
+        }
+    }
+}
+
+/// The uploader of one task.
+pub(super) struct Uploader {
+    pub(super) task: TaskId,
+    pub(super) subtask: u32,
+    /// None without checkpoints: then there is nothing to upload to.
+    pub(super) folder: Option<StateFolder>,
+    pub(super) reports: mpsc::Receiver<Report>,
+    pub(super) events: mpsc::Sender<Event>,
+}
+
+impl Uploader {
+    /// Works through the task's reports in order until the task or the coordinator is gone. What a later checkpoint builds on is always
+    /// durable before it: an upload that fails is tried again, also when its checkpoint was given up.
+    pub(super) async fn run(mut self) {
+        while let Some(report) = self.reports.recv().await {
+            let event = match report {
+                Report::Finished => Event::Finished(self.task),
+                Report::Snapshot(snapshot) => Event::Acknowledged(self.task, Box::new(self.acknowledge(snapshot).await)),
+            };
+            if self.events.send(event).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn acknowledge(&self, snapshot: TaskSnapshot) -> Acknowledgement {
+        let began = Instant::now();
+        let mut acknowledgement = Acknowledgement {
+            barrier: snapshot.barrier,
+            subtask: self.subtask,
+            source: snapshot.source,
+            operators: Vec::new(),
+            prepared: Vec::new(),
+            uploaded_bytes: 0,
+            alignment: snapshot.alignment,
+            synchronous: snapshot.synchronous,
+            asynchronous: Duration::ZERO,
+        };
+        for node in snapshot.nodes {
+            match node {
+                NodeSnapshot::Operator { uid, file, whole } => {
+                    let file = match file {
+                        Some(content) => self.upload(&uid, snapshot.barrier, whole, content).await,
+                        None => None,
+                    };
+                    acknowledgement.uploaded_bytes += file.as_ref().map_or(0, |file| file.bytes);
+                    let change = match file {
+                        file if whole => ChainChange::Replace(file.into_iter().collect()),
+                        Some(file) => ChainChange::Append(file),
+                        None => ChainChange::Unchanged,
+                    };
+                    acknowledgement.operators.push((uid, change));
+                }
+                NodeSnapshot::Sink { uid, prepared } => {
+                    let work = prepared.into_iter().map(|work| SinkWork { sink: uid.to_string(), work });
+                    acknowledgement.prepared.extend(work);
+                }
+            }
+        }
+        acknowledgement.asynchronous = began.elapsed();
+        acknowledgement
+    }
+
+    async fn upload(&self, uid: &str, barrier: Barrier, whole: bool, content: Bytes) -> Option<StateFile> {
+        let folder = self.folder.as_ref()?;
+        let kind = if whole { StateFileKind::Base } else { StateFileKind::Delta };
+        let file = folder.file(&format!("{uid}-{}-{}", self.subtask, barrier.sequence), kind, &content);
+        let mut pause = FIRST_PAUSE;
+        while let Err(error) = folder.storage.write(&file.path, vec![content.clone()]).await {
+            tracing::warn!(operator = uid, path = file.path, %error, "a state file could not be stored and is tried again");
+            if self.events.send(Event::UploadFailed(error.to_string())).await.is_err() {
+                return None;
+            }
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+        Some(file)
+    }
+}
+
+/// Reads a state file and checks that it is as it was written.
+///
+/// # Errors
+/// It cannot be read, is missing or was changed: the message names it.
+pub(super) async fn read_state_file(storage: &dyn CheckpointStorage, file: &StateFile) -> Result<Bytes, crate::Error> {
+    let place = || format!("state file {} in {}", file.path, storage.describe());
+    let found = storage.read(&file.path).await.map_err(|error| storage_error(&error))?;
+    let content = found.ok_or_else(|| {
+        let advice = "restore it from a backup, or start from another checkpoint with --from-checkpoint";
+        crate::Error::external(format!("{} is missing; {advice}", place())).with_retry(false)
+    })?;
+    if content.len() as u64 != file.bytes || Checksum::of(&content) != file.checksum {
+        let advice = "restore it from a backup, or start from another checkpoint with --from-checkpoint";
+        let sizes = format!("{} of {} bytes", content.len(), file.bytes);
+        return Err(crate::Error::external(format!("{} is damaged ({sizes}, checksum {}); {advice}", place(), Checksum::of(&content))).with_retry(false));
+    }
+    Ok(content)
+}
+
+/// A failure of the storage as an error of the job.
+pub(super) fn storage_error(error: &StorageError) -> crate::Error {
+    crate::Error::external(error.to_string()).with_retry(error.class == StorageErrorClass::Unavailable)
+}
