@@ -3,11 +3,13 @@
 //! - [`spec`]: the specification, YAML or JSON or built in code, and its JSON schema;
 //! - [`connectors`]: the source and sink types that it can name;
 //! - [`job`]: everything that can be wrong with it, reported at once;
-//! - [`plan`]: the graph of nodes, edges and chains that tasks are made of, and drawings of it.
+//! - [`plan`]: the graph of nodes, edges and chains that tasks are made of, and drawings of it;
+//! - [`run`]: tasks, channels, checkpoints and restarts.
 
 pub mod connectors;
 pub mod job;
 pub mod plan;
+pub mod run;
 pub mod spec;
 
 pub use connectors::Connectors;

@@ -70,6 +70,8 @@ pub(super) struct ChainNode {
     pub(super) work: Work,
     pub(super) outputs: Vec<Output>,
     pub(super) counters: Arc<Counters>,
+    /// Whether the next snapshot of an operator is a whole one, which replaces the files before it.
+    pub(super) whole_snapshot: bool,
 }
 
 /// What one node contributes to a checkpoint.
@@ -83,19 +85,16 @@ pub(super) enum NodeSnapshot {
 
 /// The nodes of one task, the head first.
 pub(super) struct Chain {
-    pub(super) nodes: Vec<ChainNode>,
-    pub(super) subtask: usize,
+    nodes: Vec<ChainNode>,
     watermark: i64,
-    /// Whether the next snapshot is a whole one: it begins the chain of state files.
-    whole_snapshot: bool,
     waiting: VecDeque<(usize, usize, Batch)>,
     emitted: Outputs,
 }
 
 impl Chain {
-    /// A chain whose first snapshot is whole where `whole_snapshot` says so.
-    pub(super) fn new(nodes: Vec<ChainNode>, subtask: usize, whole_snapshot: bool) -> Self {
-        Self { nodes, subtask, watermark: NO_WATERMARK, whole_snapshot, waiting: VecDeque::new(), emitted: Outputs::default() }
+    /// A chain of these nodes.
+    pub(super) fn new(nodes: Vec<ChainNode>) -> Self {
+        Self { nodes, watermark: NO_WATERMARK, waiting: VecDeque::new(), emitted: Outputs::default() }
     }
 
     fn times(&self) -> Times {
@@ -219,10 +218,11 @@ impl Chain {
                 Work::Source => {}
                 Work::Operator(operator) => {
                     let mut state = StateWriter::default();
-                    let done = if self.whole_snapshot { operator.snapshot_all(&mut state).await } else { operator.snapshot(&mut state).await };
+                    let whole = std::mem::take(&mut node.whole_snapshot);
+                    let done = if whole { operator.snapshot_all(&mut state).await } else { operator.snapshot(&mut state).await };
                     done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
                     let file = (!state.is_empty()).then(|| state.finish());
-                    snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole: self.whole_snapshot });
+                    snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole });
                 }
                 Work::Sink(writer, guarantee) => {
                     let prepared = prepare(writer.as_mut(), *guarantee, barrier).await;
@@ -231,7 +231,6 @@ impl Chain {
                 }
             }
         }
-        self.whole_snapshot = false;
         for writer in self.exchanges() {
             writer.barrier(barrier).await?;
         }

@@ -140,6 +140,11 @@ impl Progress {
             next_discovery: Instant::now(),
         }
     }
+
+    /// The job is to end with a last checkpoint as soon as it runs.
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
+    }
 }
 
 impl Coordinator<'_> {
@@ -235,7 +240,7 @@ impl Coordinator<'_> {
             JobCommand::Stop => {
                 self.progress.stopping = true;
                 if let Some(run) = &mut self.run {
-                    retry(|| run.record_stop(StopRequest { drain: false, savepoint: None })).await.map_err(RunEnd::Over)?;
+                    record_stop(run).await.map_err(RunEnd::Over)?;
                 }
             }
         }
@@ -535,9 +540,10 @@ async fn commit(
     }
 }
 
-async fn retry<F: AsyncFnMut() -> Result<(), RunError>>(mut call: F) -> Result<(), RunError> {
+/// Records that a stop was asked for; tried for as long as it takes, since a crash must not forget it.
+async fn record_stop(run: &mut Run) -> Result<(), RunError> {
     loop {
-        match call().await {
+        match run.record_stop(StopRequest { drain: false, savepoint: None }).await {
             Err(RunError::NotDurable(error)) if error.retry_helps() => tokio::time::sleep(RETRY_PAUSE).await,
             outcome => return outcome,
         }

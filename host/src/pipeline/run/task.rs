@@ -98,7 +98,7 @@ impl Task {
 
     async fn run_source(mut self, mut head: SourceHead) -> Result<(), Error> {
         let mut reading = true;
-        let mut batch = head.new_batch();
+        let mut batch = new_batch(head.limits);
         // What the last snapshot of each checkpoint held, until the checkpoint is completed.
         let mut positions: HashMap<u64, Vec<Split>> = HashMap::new();
         loop {
@@ -110,7 +110,7 @@ impl Task {
                     Some(Command::GiveUp(sequence)) => self.chain.give_up(sequence),
                     Some(Command::AddSplits(splits)) => head.reader.add_splits(splits).await?,
                     Some(Command::Trigger(barrier)) => {
-                        self.emit(&mut batch, &head).await?;
+                        self.emit(&mut batch, head.limits).await?;
                         let splits = head.reader.positions();
                         positions.insert(barrier.sequence, splits.clone());
                         self.snapshot(barrier, Some((Arc::clone(&head.uid), splits)), Duration::ZERO).await?;
@@ -121,7 +121,7 @@ impl Task {
                 () = tokio::time::sleep_until(wake.into()) => self.tick().await?,
                 status = head.reader.next_batch(&mut batch), if reading => {
                     let status = status.map_err(|error| error.within(format!("source {}", head.uid)))?;
-                    self.emit(&mut batch, &head).await?;
+                    self.emit(&mut batch, head.limits).await?;
                     if status == ReadStatus::Finished {
                         reading = false;
                         self.finish().await?;
@@ -132,11 +132,11 @@ impl Task {
         }
     }
 
-    async fn emit(&mut self, batch: &mut Batch, head: &SourceHead) -> Result<(), Error> {
+    async fn emit(&mut self, batch: &mut Batch, limits: BatchLimits) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
-        self.chain.emit(std::mem::replace(batch, head.new_batch())).await?;
+        self.chain.emit(std::mem::replace(batch, new_batch(limits))).await?;
         self.tick_if_due().await
     }
 
@@ -225,7 +225,7 @@ impl Task {
         self.report(Report::Finished).await
     }
 
-    async fn report(&self, report: Report) -> Result<(), Error> {
+    async fn report(&mut self, report: Report) -> Result<(), Error> {
         self.reports.send(report).await.map_err(|_| disconnected(Disconnected))
     }
 
@@ -258,11 +258,11 @@ impl Task {
     }
 }
 
-impl SourceHead {
-    fn new_batch(&self) -> Batch {
-        Batch::with_capacity(self.limits.records, self.limits.bytes)
-    }
+fn new_batch(limits: BatchLimits) -> Batch {
+    Batch::with_capacity(limits.records, limits.bytes)
+}
 
+impl SourceHead {
     async fn completed(&mut self, sequence: u64, positions: &mut HashMap<u64, Vec<Split>>) {
         let completed = positions.remove(&sequence);
         positions.retain(|other, _| *other > sequence);

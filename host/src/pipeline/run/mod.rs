@@ -1,0 +1,32 @@
+//! Runs a plan: tasks, the channels between them, checkpoints, restarts.
+//!
+//! Reading order: [`supervisor`] (start, run, restart) → [`parties`] (what a plan contributes to commits) → [`build`] and [`open`] (from the
+//! plan to tasks) → [`task`] (the head and its loop) → [`chain`] (the nodes of a task) → [`exchange`] and [`channel`] (from task to task) →
+//! [`alignment`] → [`coordinator`] (barriers, acknowledgements, commits) → [`upload`] and [`compaction`] (state files) → [`restart`] →
+//! [`status`] (what people see).
+
+mod alignment;
+mod build;
+mod chain;
+mod channel;
+mod compaction;
+mod coordinator;
+mod exchange;
+mod open;
+mod parties;
+mod restart;
+mod status;
+mod supervisor;
+mod task;
+mod upload;
+
+pub use status::{
+    CheckpointCounts, CheckpointInfo, CheckpointKind, CheckpointState, CheckpointStatistics, ExceptionInfo, JobState, JobStatus,
+    LatestCheckpoints, NodeStatus, RestoredInfo,
+};
+pub use supervisor::{JobEnd, StartChoice};
+
+pub(crate) use coordinator::JobCommand;
+pub(crate) use open::{OpenOperator, OperatorTask};
+pub(crate) use status::{NodeCounters, StatusWriter};
+pub(crate) use supervisor::{Supervisor, node_counters};

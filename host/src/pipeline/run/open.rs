@@ -1,0 +1,206 @@
+//! Opens the nodes of a task, inside of the task: operators restore their state in parallel.
+
+use super::chain::{Chain, ChainNode, Counters, Output, Target, Work};
+use super::exchange::ExchangeWriter;
+use super::task::{GateHead, Head, SourceHead};
+use super::upload::read_state_file;
+use crate::Error;
+use crate::checkpoint::protocol::{OperatorState, StateFile};
+use crate::checkpoint::storage::CheckpointStorage;
+use crate::operator::Operator;
+use crate::pipeline::plan::{Node, NodeKind, OperatorNode};
+use crate::record::{KeyGroups, SplitTable};
+use crate::sink::WriterContext;
+use crate::source::{BatchLimits, ReaderContext, Split};
+use crate::state::StateReader;
+use async_trait::async_trait;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What an operator's subtask is opened with.
+#[derive(Clone, Debug)]
+pub(crate) struct OperatorTask {
+    pub(crate) job: String,
+    pub(crate) uid: Arc<str>,
+    pub(crate) subtask: u16,
+    pub(crate) parallelism: u16,
+    pub(crate) key_groups: Range<u16>,
+    pub(crate) max_parallelism: u16,
+    /// How many times the job was restarted.
+    pub(crate) restarts: u64,
+    pub(crate) restored: bool,
+    /// Which of its inputs are dealt by key, so that a record without a key is an error.
+    pub(crate) keyed_inputs: Vec<bool>,
+    pub(crate) split_table: SplitTable,
+}
+
+/// Makes the operators of a job.
+#[async_trait]
+pub(crate) trait OpenOperator: Send + Sync {
+    /// Opens one subtask of an operator, its state not yet restored.
+    async fn open(&self, node: &OperatorNode, task: OperatorTask) -> Result<Box<dyn Operator>, Error>;
+}
+
+/// A node that is still to be opened.
+pub(super) struct NodePlan {
+    pub(super) node: Node,
+    pub(super) outputs: Vec<OutputPlan>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) restored: Option<OperatorState>,
+    pub(super) keyed_inputs: Vec<bool>,
+}
+
+/// An output that is still to be opened.
+pub(super) struct OutputPlan {
+    pub(super) route: u8,
+    pub(super) target: TargetPlan,
+}
+
+/// The receiving end of an output that is still to be opened.
+pub(super) enum TargetPlan {
+    Node { index: usize, input: usize },
+    Exchange(ExchangeWriter),
+}
+
+/// What all tasks of a run share.
+#[derive(Clone)]
+pub(super) struct RunContext {
+    pub(super) job: String,
+    pub(super) generation: u64,
+    pub(super) restarts: u64,
+    pub(super) max_parallelism: u16,
+    pub(super) limits: BatchLimits,
+    pub(super) split_table: SplitTable,
+    pub(super) storage: Option<Arc<dyn CheckpointStorage>>,
+    pub(super) operators: Arc<dyn OpenOperator>,
+}
+
+/// What a task reads, still to be opened.
+pub(super) enum HeadPlan {
+    Source(Vec<Split>),
+    Gate(GateHead),
+}
+
+/// A task whose nodes are still to be opened.
+pub(super) struct TaskPlan {
+    pub(super) subtask: u16,
+    pub(super) nodes: Vec<NodePlan>,
+    pub(super) head: HeadPlan,
+}
+
+impl TaskPlan {
+    /// Opens everything and restores the operators' state.
+    ///
+    /// # Errors
+    /// The first node that could not be opened, with its uid.
+    pub(super) async fn open(self, context: &RunContext) -> Result<(Chain, Head), Error> {
+        let head = match self.head {
+            HeadPlan::Gate(gate) => Head::Gate(gate),
+            HeadPlan::Source(splits) => Head::Source(open_source(&self.nodes[0].node, self.subtask, splits, context).await?),
+        };
+        let mut nodes = Vec::with_capacity(self.nodes.len());
+        for node in self.nodes {
+            nodes.push(open_node(node, self.subtask, context).await?);
+        }
+        Ok((Chain::new(nodes), head))
+    }
+}
+
+async fn open_source(node: &Node, subtask: u16, splits: Vec<Split>, context: &RunContext) -> Result<SourceHead, Error> {
+    let NodeKind::Source(source) = &node.kind else {
+        return Err(Error::internal(format!("node {} heads a source task and is no source", node.uid)));
+    };
+    let reader = source.source.open(ReaderContext {
+        uid: node.uid.to_string(),
+        subtask: usize::from(subtask),
+        parallelism: usize::from(node.parallelism),
+        limits: context.limits,
+        split_table: context.split_table.clone(),
+    });
+    let within = |error: Error| error.within(format!("source {}", node.uid));
+    let mut reader = reader.await.map_err(within)?;
+    reader.add_splits(splits).await.map_err(within)?;
+    Ok(SourceHead { uid: Arc::clone(&node.uid), reader, limits: context.limits })
+}
+
+async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result<ChainNode, Error> {
+    let NodePlan { node, outputs, counters, restored, keyed_inputs } = plan;
+    let (work, whole_snapshot) = match &node.kind {
+        NodeKind::Source(_) => (Work::Source, false),
+        NodeKind::Sink(sink) => {
+            let writer = sink.sink.open(WriterContext {
+                job: context.job.clone(),
+                uid: node.uid.to_string(),
+                subtask: usize::from(subtask),
+                parallelism: usize::from(node.parallelism),
+                generation: context.generation,
+                split_table: context.split_table.clone(),
+            });
+            let writer = writer.await.map_err(|error| error.within(format!("sink {}", node.uid)))?;
+            (Work::Sink(writer, sink.guarantee), false)
+        }
+        NodeKind::Operator(operator) => {
+            let opened = open_operator(&node, operator, subtask, restored.as_ref(), keyed_inputs, context).await;
+            let (opened, whole) = opened.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+            (Work::Operator(opened), whole)
+        }
+    };
+    let outputs = outputs.into_iter().map(|output| Output {
+        route: output.route,
+        target: match output.target {
+            TargetPlan::Node { index, input } => Target::Node { index, input },
+            TargetPlan::Exchange(writer) => Target::Exchange(writer),
+        },
+    });
+    Ok(ChainNode { uid: Arc::clone(&node.uid), work, outputs: outputs.collect(), counters, whole_snapshot })
+}
+
+/// Opens an operator and restores its state. True: its chain of state files begins anew with the next snapshot.
+async fn open_operator(
+    node: &Node,
+    operator: &OperatorNode,
+    subtask: u16,
+    restored: Option<&OperatorState>,
+    keyed_inputs: Vec<bool>,
+    context: &RunContext,
+) -> Result<(Box<dyn Operator>, bool), Error> {
+    let key_groups = KeyGroups::new(context.max_parallelism, node.parallelism).range(usize::from(subtask));
+    let task = OperatorTask {
+        job: context.job.clone(),
+        uid: Arc::clone(&node.uid),
+        subtask,
+        parallelism: node.parallelism,
+        key_groups: key_groups.clone(),
+        max_parallelism: context.max_parallelism,
+        restarts: context.restarts,
+        restored: restored.is_some(),
+        keyed_inputs,
+        split_table: context.split_table.clone(),
+    };
+    let mut opened = context.operators.open(operator, task).await?;
+    let (Some(restored), Some(storage)) = (restored, &context.storage) else {
+        return Ok((opened, true));
+    };
+    let same = restored.subtasks.len() == usize::from(node.parallelism);
+    let wanted = |index: &u32| !same || *index == u32::from(subtask);
+    let chains: Vec<&[StateFile]> =
+        restored.subtasks.iter().filter(|(index, _)| wanted(index)).map(|(_, state)| state.chain.as_slice()).collect();
+    if chains.iter().all(|chain| chain.is_empty()) {
+        return Ok((opened, true));
+    }
+    let mut reader = StateReader::new(read_chains(&**storage, &chains).await?, key_groups, context.max_parallelism);
+    opened.restore(&mut reader).await?;
+    Ok((opened, !same))
+}
+
+async fn read_chains(storage: &dyn CheckpointStorage, chains: &[&[StateFile]]) -> Result<Vec<Vec<(String, bytes::Bytes)>>, Error> {
+    let mut read = Vec::with_capacity(chains.len());
+    for chain in chains {
+        let mut files = Vec::with_capacity(chain.len());
+        for file in *chain {
+            files.push((file.path.clone(), read_state_file(storage, file).await?));
+        }
+        read.push(files);
+    }
+    Ok(read)
+}

@@ -1,0 +1,131 @@
+//! What a plan contributes to commits and to the start of a run.
+
+use crate::Error;
+use crate::checkpoint::participants::{Leftovers, Participants, StartHooks};
+use crate::checkpoint::protocol::{Manifest, OutputGuarantee, PlanPart, PlanRevision, PreparedWork, SourceState, SplitState};
+use crate::pipeline::plan::{NodeKind, Plan, SinkNode};
+use crate::sink::TwoPhaseSink;
+use crate::source::Source;
+use async_trait::async_trait;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The two-phase sinks of a plan and its sources, as the checkpoint protocol sees them.
+#[derive(Clone, Debug)]
+pub(super) struct PlanParties {
+    plan: Arc<Plan>,
+    /// Whether state that no operator of the plan claims may be left behind.
+    ignore_unclaimed_state: bool,
+}
+
+impl PlanParties {
+    pub(super) fn new(plan: Arc<Plan>, ignore_unclaimed_state: bool) -> Self {
+        Self { plan, ignore_unclaimed_state }
+    }
+
+    /// The strongest guarantee that a sink of the plan gives.
+    pub(super) fn guarantee(&self) -> OutputGuarantee {
+        if self.plan.sinks().any(|(_, sink)| sink.is_transactional()) { OutputGuarantee::ExactlyOnce } else { OutputGuarantee::AtLeastOnce }
+    }
+
+    fn two_phase(&self) -> impl Iterator<Item = (&str, &dyn TwoPhaseSink)> {
+        let transactional = self.plan.sinks().filter(|(_, sink)| sink.is_transactional());
+        transactional.filter_map(|(node, SinkNode { sink, .. })| Some((&*node.uid, sink.as_two_phase()?)))
+    }
+
+    /// The revision of the plan, with the number that follows from the one before.
+    fn revision(&self, before: Option<&PlanRevision>) -> PlanRevision {
+        let part = |node: &crate::pipeline::plan::Node| PlanPart {
+            digest: match &node.kind {
+                NodeKind::Operator(operator) => operator.info.digest.clone(),
+                _ => None,
+            },
+            type_name: node.type_name().to_owned(),
+            config: node.written.clone(),
+            parallelism: u32::from(node.parallelism),
+        };
+        let parts: BTreeMap<String, PlanPart> = self.plan.nodes.iter().map(|node| (node.uid.to_string(), part(node))).collect();
+        let number = match before {
+            Some(before) if before.parts == parts => before.number,
+            Some(before) => before.number + 1,
+            None => 1,
+        };
+        PlanRevision { number, parts, max_parallelism: u32::from(self.plan.max_parallelism), guarantee: self.guarantee() }
+    }
+
+    /// What stands in the restored manifest and has no place in the plan.
+    fn unclaimed(&self, restored: &Manifest) -> Vec<String> {
+        let snapshot = &restored.snapshot;
+        let operators = snapshot.operators.iter().filter(|(_, state)| state.subtasks.values().any(|subtask| !subtask.chain.is_empty()));
+        let operators = operators.map(|(uid, _)| uid).filter(|uid| !self.plan.operators().any(|(node, _)| &*node.uid == uid.as_str()));
+        let sources = snapshot.sources.keys().filter(|uid| !self.plan.sources().any(|(node, _)| &*node.uid == uid.as_str()));
+        operators.map(|uid| format!("operator {uid}")).chain(sources.map(|uid| format!("source {uid}"))).collect()
+    }
+}
+
+#[async_trait]
+impl Participants for PlanParties {
+    fn order(&self) -> Vec<String> {
+        self.two_phase().map(|(uid, _)| uid.to_owned()).collect()
+    }
+
+    async fn commit(&self, sink: &str, work: &[PreparedWork]) -> Result<(), Error> {
+        let found = self.two_phase().find(|(uid, _)| *uid == sink);
+        let (_, two_phase) = found.ok_or_else(|| Error::internal(format!("the plan has no two-phase sink {sink}")))?;
+        let prepared: Vec<Value> = work.iter().map(|work| work.work.clone()).collect();
+        two_phase.commit(&prepared).await.map_err(|error| error.within(format!("sink {sink}")))
+    }
+
+    async fn clean_up(&self, leftovers: &Leftovers<'_>) -> Result<(), Error> {
+        let below = leftovers.before.map_or(u64::MAX, |generation| generation.0);
+        for (uid, two_phase) in self.two_phase() {
+            let keep: Vec<Value> = leftovers.keep.iter().filter(|work| work.sink == uid).map(|work| work.work.clone()).collect();
+            let cleaned = two_phase.clean_up(leftovers.job.as_str(), below, &keep).await;
+            cleaned.map_err(|error| error.within(format!("sink {uid}")))?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl StartHooks for PlanParties {
+    async fn resolve_start(&self) -> Result<BTreeMap<String, SourceState>, Error> {
+        let mut resolved = BTreeMap::new();
+        for (node, source) in self.plan.sources() {
+            resolved.insert(node.uid.to_string(), resolve(&node.uid, &*source.source).await?);
+        }
+        Ok(resolved)
+    }
+
+    fn plan(&self, restored: Option<&Manifest>) -> Result<PlanRevision, Error> {
+        let Some(restored) = restored else { return Ok(self.revision(None)) };
+        let before = &restored.snapshot.plan;
+        let max = u32::from(self.plan.max_parallelism);
+        if before.max_parallelism != 0 && before.max_parallelism != max {
+            return Err(Error::user(format!(
+                "max-parallelism is {max}, but the state of job {} was written with {}: it is the number of key groups and never changes; \
+                 set it back, or begin again with --fresh",
+                restored.job, before.max_parallelism
+            )));
+        }
+        let unclaimed = self.unclaimed(restored);
+        if !unclaimed.is_empty() && !self.ignore_unclaimed_state {
+            return Err(Error::user(format!(
+                "checkpoint {} of job {} holds state of {}, which the job does not have: give the uid back, or leave the state behind \
+                 with --allow-non-restored-state",
+                restored.slot,
+                restored.job,
+                unclaimed.join(", ")
+            )));
+        }
+        Ok(self.revision(Some(before)))
+    }
+}
+
+/// Where a source begins, decided once.
+pub(super) async fn resolve(uid: &str, source: &dyn Source) -> Result<SourceState, Error> {
+    let splits = source.discover(&BTreeSet::new()).await.map_err(|error| error.within(format!("source {uid}")))?;
+    let splits = splits.into_iter().map(|split| (split.id, SplitState { position: split.position, stop: split.stop, finished: split.finished }));
+    Ok(SourceState { splits: splits.collect(), extra: Value::Null })
+}

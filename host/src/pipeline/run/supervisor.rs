@@ -1,0 +1,379 @@
+//! The supervisor of a job: starts it where it stands, runs it, and restarts it after a failure, until it ends.
+
+use super::build;
+use super::chain::Counters;
+use super::coordinator::{Coordinator, JobCommand, Progress, RunEnd, SourceTask, TaskHandle};
+use super::open::{OpenOperator, RunContext, TaskPlan};
+use super::parties::{PlanParties, resolve};
+use super::restart::{Restarts, Verdict};
+use super::status::{JobState, NodeCounters, StatusWriter};
+use super::task::Task;
+use super::upload::{Event, StateFolder, Uploader};
+use crate::Error;
+use crate::checkpoint::commit::{Parties, Run, RunError};
+use crate::checkpoint::log::JobLog;
+use crate::checkpoint::participants::{Environment, System};
+use crate::checkpoint::protocol::fork::StartFrom;
+use crate::checkpoint::protocol::{Generation, JobName, JobSnapshot, Manifest};
+use crate::checkpoint::recovery::{Recovered, StartError, StartOptions, StartRequest, Started, recover, retry_start, start};
+use crate::checkpoint::storage::CheckpointStorage;
+use crate::pipeline::plan::{NodeKind, Plan};
+use crate::record::SplitTable;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Instant;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// Reports and commands that wait at most; each task has few under way.
+const QUEUE: usize = 64;
+
+/// Where a job starts, and what a person allows.
+#[derive(Clone, Debug, Default)]
+pub struct StartChoice {
+    /// From which checkpoint.
+    pub from: StartFrom,
+    /// What is allowed that could repeat or lose output.
+    pub options: StartOptions,
+    /// Whether state that no operator claims may be left behind.
+    pub ignore_unclaimed_state: bool,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub enum JobEnd {
+    /// All inputs have ended, and all output is visible.
+    Finished,
+    /// The job had finished before: nothing was left to do.
+    AlreadyFinished {
+        /// The incarnation.
+        job: String,
+        /// Its last checkpoint.
+        checkpoint: u64,
+    },
+    /// Stopped with a last checkpoint, as asked; it can go on from there.
+    Stopped,
+    /// Cancelled, as asked.
+    Cancelled,
+    /// Another instance of the job took over.
+    Superseded(String),
+    /// It failed for good.
+    Failed(Error),
+}
+
+/// The supervisor of one job.
+pub(crate) struct Supervisor {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) operators: Arc<dyn OpenOperator>,
+    /// Where checkpoints are kept; none without checkpointing.
+    pub(crate) storage: Option<Arc<dyn CheckpointStorage>>,
+    pub(crate) choice: StartChoice,
+    pub(crate) counters: Arc<Vec<NodeCounters>>,
+    pub(crate) dropped: Arc<AtomicU64>,
+    pub(crate) control: mpsc::Receiver<JobCommand>,
+    pub(crate) status: Arc<StatusWriter>,
+}
+
+/// A counter set a node of the plan.
+pub(crate) fn node_counters(plan: &Plan) -> Vec<NodeCounters> {
+    let of = |node: &crate::pipeline::plan::Node| NodeCounters {
+        uid: Arc::clone(&node.uid),
+        kind: match node.kind {
+            NodeKind::Source(_) => "source",
+            NodeKind::Operator(_) => "operator",
+            NodeKind::Sink(_) => "sink",
+        },
+        parallelism: node.parallelism,
+        counters: Arc::new(Counters::default()),
+    };
+    plan.nodes.iter().map(of).collect()
+}
+
+/// What of an earlier run is needed to go on in this process.
+struct Before {
+    log: JobLog,
+    generation: Generation,
+    run: Option<Run>,
+}
+
+/// Where a run begins.
+struct Beginning {
+    run: Option<Run>,
+    restored: Option<Arc<Manifest>>,
+    snapshot: JobSnapshot,
+}
+
+impl Supervisor {
+    /// Runs the job until it ends.
+    pub(crate) async fn run(mut self) -> JobEnd {
+        let end = self.supervise().await;
+        self.status.state(match &end {
+            JobEnd::Finished | JobEnd::AlreadyFinished { .. } => JobState::Finished,
+            JobEnd::Stopped => JobState::Suspended,
+            JobEnd::Cancelled => JobState::Canceled,
+            JobEnd::Superseded(_) | JobEnd::Failed(_) => JobState::Failed,
+        });
+        if let JobEnd::Superseded(message) = &end {
+            self.status.failure(message, false);
+        }
+        if let JobEnd::Failed(error) = &end {
+            self.status.failure(&error.chain(), false);
+        }
+        end
+    }
+
+    async fn supervise(&mut self) -> JobEnd {
+        let parties = PlanParties::new(Arc::clone(&self.plan), self.choice.ignore_unclaimed_state);
+        let mut restarts = Restarts::new(self.plan.settings.restart);
+        let mut restarted = 0;
+        let mut before: Option<Before> = None;
+        loop {
+            let failure = match self.begin(&parties, &mut before).await {
+                Ok(Ok(beginning)) => match self.run_once(beginning, &parties, restarted, &mut before).await {
+                    Ok(end) => return end,
+                    Err(failure) => failure,
+                },
+                Ok(Err(end)) => return end,
+                Err(failure) => failure,
+            };
+            if !failure.retry_helps() {
+                return JobEnd::Failed(failure);
+            }
+            let delay = match restarts.failed(Instant::now(), rand::random_range(-1.0..=1.0)) {
+                Verdict::RestartAfter(delay) => delay,
+                Verdict::Fail(rule) => {
+                    tracing::error!(rule, "the job is not restarted");
+                    return JobEnd::Failed(failure);
+                }
+            };
+            restarted += 1;
+            tracing::warn!(error = %failure.chain(), ?delay, restarted, "the job has failed and is restarted");
+            self.status.failure(&failure.chain(), true);
+            if let Some(end) = self.pause(delay).await {
+                return end;
+            }
+        }
+    }
+
+    /// Waits before a restart; a job that is stopped or cancelled meanwhile ends where it stands.
+    async fn pause(&mut self, delay: std::time::Duration) -> Option<JobEnd> {
+        let until = tokio::time::Instant::now() + delay;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return None,
+                Some(command) = self.control.recv() => match command {
+                    JobCommand::Cancel => return Some(JobEnd::Cancelled),
+                    JobCommand::Stop => return Some(JobEnd::Stopped),
+                    JobCommand::Checkpoint(answer) => {
+                        let _gone = answer.send(Err("the job waits for its restart".into()));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Finds out where the job stands. The inner error is an end, the outer one a failure that may be tried again.
+    async fn begin(&mut self, parties: &PlanParties, before: &mut Option<Before>) -> Result<Result<Beginning, JobEnd>, Error> {
+        let Some(storage) = &self.storage else {
+            return Ok(Ok(self.begin_without_checkpoints(parties).await?));
+        };
+        let name = JobName::new(self.plan.name.clone()).map_err(|error| Error::user(error.to_string()))?;
+        let request = StartRequest {
+            storage: Arc::clone(storage),
+            environment: Arc::new(System),
+            name,
+            from: self.choice.from.clone(),
+            options: self.choice.options,
+            guarantee: parties.guarantee(),
+            hooks: parties,
+            participants: parties,
+            last_resource: None,
+        };
+        let started = match before {
+            None => start(&request).await,
+            Some(before) => match before.run.take() {
+                Some(run) => recover(&request, run).await,
+                None => start_again(&request, before).await,
+            },
+        };
+        match started {
+            Ok(Started::Running(recovered)) => Ok(Ok(self.recovered(*recovered, before))),
+            Ok(Started::Finished { job, slot }) => {
+                Ok(Err(JobEnd::AlreadyFinished { job: job.to_string(), checkpoint: slot.0 }))
+            }
+            Err(error) if error.is_superseded() => Ok(Err(JobEnd::Superseded(error.to_string()))),
+            Err(error) => Err(start_failure(error)),
+        }
+    }
+
+    fn recovered(&self, recovered: Recovered, before: &mut Option<Before>) -> Beginning {
+        let Recovered { run, restored, decided, passed_over, .. } = recovered;
+        for damaged in passed_over {
+            tracing::warn!(damaged, "a damaged manifest was passed over, as asked");
+        }
+        let job = run.job().to_string();
+        *before = Some(Before { log: run.log().clone(), generation: run.generation(), run: None });
+        self.status.run(Some(job.clone()), run.generation().0);
+        if let Some(slot) = decided {
+            self.status.restored(slot.0, format!("{job}/chk-{slot}"));
+            tracing::info!(job, checkpoint = slot.0, generation = run.generation().0, "the job goes on from a checkpoint");
+        } else {
+            tracing::info!(job, generation = run.generation().0, "the job begins");
+        }
+        Beginning { snapshot: run.line().last().clone(), run: Some(run), restored: Some(restored) }
+    }
+
+    /// Without checkpoints nothing is remembered: every run begins at the beginning.
+    async fn begin_without_checkpoints(&self, parties: &PlanParties) -> Result<Beginning, Error> {
+        use crate::checkpoint::participants::StartHooks;
+        let snapshot = JobSnapshot { sources: parties.resolve_start().await?, ..JobSnapshot::default() };
+        Ok(Beginning { run: None, restored: None, snapshot })
+    }
+
+    /// Runs the job once. An error is a failure after which the job may be restarted.
+    async fn run_once(
+        &mut self,
+        mut beginning: Beginning,
+        parties: &PlanParties,
+        restarted: u64,
+        before: &mut Option<Before>,
+    ) -> Result<JobEnd, Error> {
+        self.resolve_new_sources(&mut beginning).await?;
+        let split_table = SplitTable::default();
+        let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.counters, &split_table, &self.dropped)?;
+        let context = self.context(&beginning, restarted, split_table);
+        let stop_was_asked = beginning.restored.as_ref().is_some_and(|restored| restored.snapshot.pending_stop.is_some());
+        let mut coordinator = self.coordinator(&mut beginning, parties, tasks, &context);
+        if stop_was_asked {
+            tracing::info!("a stop was asked for before the job ended: it is finished now");
+            coordinator.progress.stop();
+        }
+        let (end, run) = coordinator.run().await;
+        if let (Some(before), Some(run)) = (before.as_mut(), run) {
+            before.run = Some(run);
+        }
+        match end {
+            RunEnd::Finished => Ok(JobEnd::Finished),
+            RunEnd::Stopped => Ok(JobEnd::Stopped),
+            RunEnd::Cancelled => Ok(JobEnd::Cancelled),
+            RunEnd::Failed(error) => Err(error),
+            RunEnd::Over(error) => match error {
+                RunError::Superseded(_) | RunError::ForkedBy { .. } => Ok(JobEnd::Superseded(error.to_string())),
+                RunError::CommitFailed { .. } | RunError::UnknownSink { .. } => Err(Error::external(error.to_string()).with_retry(false)),
+                RunError::Recover(_) | RunError::NotDurable(_) | RunError::Log(_) | RunError::LastResource(_) => {
+                    Err(Error::external(error.to_string()))
+                }
+            },
+        }
+    }
+
+    /// A source that the restored checkpoint does not know begins now.
+    async fn resolve_new_sources(&self, beginning: &mut Beginning) -> Result<(), Error> {
+        for (node, source) in self.plan.sources() {
+            if !beginning.snapshot.sources.contains_key(&*node.uid) {
+                let state = resolve(&node.uid, &*source.source).await?;
+                beginning.snapshot.sources.insert(node.uid.to_string(), state);
+            }
+        }
+        Ok(())
+    }
+
+    fn context(&self, beginning: &Beginning, restarts: u64, split_table: SplitTable) -> RunContext {
+        RunContext {
+            job: beginning.run.as_ref().map_or_else(|| self.plan.name.clone(), |run| run.job().to_string()),
+            // Without checkpoints there are no generations: names of files are kept apart by the time of the start.
+            generation: beginning.run.as_ref().map_or_else(|| System.now_millis(), |run| run.generation().0),
+            restarts,
+            max_parallelism: self.plan.max_parallelism,
+            limits: self.plan.settings.batch,
+            split_table,
+            storage: self.storage.clone(),
+            operators: Arc::clone(&self.operators),
+        }
+    }
+
+    fn coordinator<'a>(
+        &'a mut self,
+        beginning: &mut Beginning,
+        parties: &'a PlanParties,
+        tasks: Vec<TaskPlan>,
+        context: &RunContext,
+    ) -> Coordinator<'a> {
+        let state_folder = beginning.run.as_ref().map(|run| StateFolder {
+            storage: Arc::clone(run.log().storage()),
+            path: format!("{}/shared/{}", run.job(), run.generation()),
+            max_parallelism: self.plan.max_parallelism,
+        });
+        let (event_sender, events) = mpsc::channel(QUEUE * tasks.len().max(1));
+        let mut running = JoinSet::new();
+        let progress = Progress::new(tasks.len());
+        let handles = tasks.into_iter().enumerate();
+        let handles = handles.map(|(id, task)| spawn(id, task, context, state_folder.as_ref(), &event_sender, &mut running)).collect();
+        let known = |(uid, state): (&String, &crate::checkpoint::protocol::SourceState)| {
+            (Arc::from(uid.as_str()), state.splits.keys().cloned().collect())
+        };
+        let known_splits: BTreeMap<Arc<str>, _> = beginning.snapshot.sources.iter().map(known).collect();
+        Coordinator {
+            settings: self.plan.settings.checkpointing.clone(),
+            run: beginning.run.take(),
+            parties: Parties { participants: parties, last_resource: None },
+            tasks: handles,
+            running,
+            events,
+            event_sender,
+            control: &mut self.control,
+            status: &self.status,
+            state_folder,
+            known_splits,
+            progress,
+        }
+    }
+}
+
+/// Spawns a task and its uploader.
+fn spawn(
+    id: usize,
+    plan: TaskPlan,
+    context: &RunContext,
+    folder: Option<&StateFolder>,
+    events: &mpsc::Sender<Event>,
+    running: &mut JoinSet<Result<(), Error>>,
+) -> TaskHandle {
+    let (command_sender, commands) = mpsc::channel(QUEUE);
+    let (reports, report_receiver) = mpsc::channel(QUEUE);
+    let head = &plan.nodes[0].node;
+    let source = match &head.kind {
+        NodeKind::Source(source) => Some(SourceTask { uid: Arc::clone(&head.uid), source: Arc::clone(&source.source) }),
+        _ => None,
+    };
+    let subtask = u32::from(plan.subtask);
+    let uploader = Uploader { task: id, subtask, folder: folder.cloned(), reports: report_receiver, events: events.clone() };
+    tokio::spawn(uploader.run());
+    let (context, events) = (context.clone(), events.clone());
+    running.spawn(async move {
+        let (chain, head) = plan.open(&context).await?;
+        if events.send(Event::Ready).await.is_err() {
+            return Ok(());
+        }
+        Task { chain, commands, reports }.run(head).await
+    });
+    TaskHandle { commands: command_sender, source }
+}
+
+/// Starts once more after a start of this process failed half-way: with the generation that it took, or the one that it could not take.
+async fn start_again(request: &StartRequest<'_>, before: &mut Before) -> Result<Started, StartError> {
+    if let Some(newer) = before.log.newer_run(before.generation).await? {
+        let ours = newer.owner.as_deref() == Some(System.owner().as_str());
+        if !ours {
+            return Err(StartError::Superseded(newer));
+        }
+        before.generation = newer.generation;
+    }
+    retry_start(request, before.log.clone(), before.generation).await
+}
+
+fn start_failure(error: StartError) -> Error {
+    let helps = error.retry_helps();
+    Error::external(error.to_string()).with_retry(helps)
+}
