@@ -139,14 +139,18 @@ impl Chain {
         for (route, batch) in self.emitted.drain() {
             let node = &mut self.nodes[index];
             node.counters.emitted(&batch);
-            let mut outputs = node.outputs.iter_mut().filter(|output| output.route == route).peekable();
+            let mut readers = node.outputs.iter().filter(|output| output.route == route).count();
             let mut batch = Some(batch);
-            while let Some(output) = outputs.next() {
-                let part = if outputs.peek().is_some() { batch.clone() } else { batch.take() };
-                let Some(part) = part else { break };
-                match &mut output.target {
-                    Target::Node { index, input } => self.waiting.push_back((*index, *input, part)),
-                    Target::Exchange(writer) => writer.send(part).await?,
+            for output in &mut node.outputs {
+                if output.route != route {
+                    continue;
+                }
+                readers -= 1;
+                let part = if readers > 0 { batch.clone() } else { batch.take() };
+                match (&mut output.target, part) {
+                    (Target::Node { index, input }, Some(part)) => self.waiting.push_back((*index, *input, part)),
+                    (Target::Exchange(writer), Some(part)) => writer.send(part).await?,
+                    (_, None) => {}
                 }
             }
         }
@@ -231,40 +235,46 @@ impl Chain {
                 }
             }
         }
-        for writer in self.exchanges() {
-            writer.barrier(barrier).await?;
-        }
+        self.for_all_exchanges(&Element::Barrier(barrier)).await?;
         Ok(snapshots)
     }
 
     /// Sends records that wait for their batch to fill up.
     pub(super) async fn flush(&mut self) -> Result<(), Error> {
-        for writer in self.exchanges() {
-            writer.flush().await?;
+        for node in &mut self.nodes {
+            for output in &mut node.outputs {
+                if let Target::Exchange(writer) = &mut output.target {
+                    writer.flush().await?;
+                }
+            }
         }
         Ok(())
     }
 
     /// When the oldest record that waits for its batch to fill up has waited long enough.
-    pub(super) fn flush_due(&mut self) -> Option<Instant> {
-        self.exchanges().filter_map(|writer| writer.flush_due()).min()
+    pub(super) fn flush_due(&self) -> Option<Instant> {
+        self.exchanges().filter_map(ExchangeWriter::flush_due).min()
     }
 
     /// Tells the tasks behind that a checkpoint was given up.
-    pub(super) fn give_up(&mut self, sequence: u64) {
+    pub(super) fn give_up(&self, sequence: u64) {
         self.exchanges().for_each(|writer| writer.give_up(sequence));
     }
 
     async fn for_all_exchanges(&mut self, element: &Element) -> Result<(), Error> {
-        for writer in self.exchanges() {
-            writer.send_to_all(element).await?;
+        for node in &mut self.nodes {
+            for output in &mut node.outputs {
+                if let Target::Exchange(writer) = &mut output.target {
+                    writer.send_to_all(element).await?;
+                }
+            }
         }
         Ok(())
     }
 
-    fn exchanges(&mut self) -> impl Iterator<Item = &mut ExchangeWriter> {
-        let outputs = self.nodes.iter_mut().flat_map(|node| &mut node.outputs);
-        outputs.filter_map(|output| match &mut output.target {
+    fn exchanges(&self) -> impl Iterator<Item = &ExchangeWriter> {
+        let outputs = self.nodes.iter().flat_map(|node| &node.outputs);
+        outputs.filter_map(|output| match &output.target {
             Target::Exchange(writer) => Some(writer),
             Target::Node { .. } => None,
         })

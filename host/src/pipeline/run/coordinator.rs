@@ -149,7 +149,7 @@ impl Progress {
 
 impl Coordinator<'_> {
     /// Runs until the job ends, in whatever way. All tasks have ended when it returns.
-    pub(super) async fn run(mut self) -> (RunEnd, Option<Run>) {
+    pub(super) async fn run(mut self) -> RunEnd {
         let end = match self.drive().await {
             Ok(end) => end,
             Err(end) => end,
@@ -159,11 +159,11 @@ impl Coordinator<'_> {
         }
         if matches!(end, RunEnd::Finished | RunEnd::Stopped) {
             if let Err(error) = self.close_tasks().await {
-                return (RunEnd::Failed(error), self.run);
+                return RunEnd::Failed(error);
             }
         }
         self.running.shutdown().await;
-        (end, self.run)
+        end
     }
 
     async fn drive(&mut self) -> Result<RunEnd, RunEnd> {

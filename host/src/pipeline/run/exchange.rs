@@ -1,6 +1,6 @@
 //! The sending side of an edge between tasks: deals records to the subtasks that receive them.
 
-use super::channel::{Barrier, Element, Sender};
+use super::channel::{Element, Sender};
 use crate::Error;
 use crate::pipeline::plan::Exchange;
 use crate::pipeline::spec::{KeyBy, OnMissingKey};
@@ -188,11 +188,6 @@ impl ExchangeWriter {
             self.put(target, element.clone()).await?;
         }
         Ok(())
-    }
-
-    /// Passes a barrier on.
-    pub(super) async fn barrier(&mut self, barrier: Barrier) -> Result<(), Error> {
-        self.send_to_all(&Element::Barrier(barrier)).await
     }
 
     /// Tells every receiving subtask, ahead of all records, that a checkpoint was given up.

@@ -14,6 +14,7 @@ use crate::sink::WriterContext;
 use crate::source::{BatchLimits, ReaderContext, Split};
 use crate::state::StateReader;
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,7 +94,11 @@ impl TaskPlan {
     ///
     /// # Errors
     /// The first node that could not be opened, with its uid.
-    pub(super) async fn open(self, context: &RunContext) -> Result<(Chain, Head), Error> {
+    pub(super) fn open(self, context: &RunContext) -> BoxFuture<'_, Result<(Chain, Head), Error>> {
+        Box::pin(self.open_all(context))
+    }
+
+    async fn open_all(self, context: &RunContext) -> Result<(Chain, Head), Error> {
         let head = match self.head {
             HeadPlan::Gate(gate) => Head::Gate(gate),
             HeadPlan::Source(splits) => Head::Source(open_source(&self.nodes[0].node, self.subtask, splits, context).await?),
@@ -117,9 +122,9 @@ async fn open_source(node: &Node, subtask: u16, splits: Vec<Split>, context: &Ru
         limits: context.limits,
         split_table: context.split_table.clone(),
     });
-    let within = |error: Error| error.within(format!("source {}", node.uid));
-    let mut reader = reader.await.map_err(within)?;
-    reader.add_splits(splits).await.map_err(within)?;
+    let mut reader = reader.await.map_err(|error| error.within(format!("source {}", node.uid)))?;
+    let added = reader.add_splits(splits).await;
+    added.map_err(|error| error.within(format!("source {}", node.uid)))?;
     Ok(SourceHead { uid: Arc::clone(&node.uid), reader, limits: context.limits })
 }
 
@@ -182,25 +187,24 @@ async fn open_operator(
         return Ok((opened, true));
     };
     let same = restored.subtasks.len() == usize::from(node.parallelism);
-    let wanted = |index: &u32| !same || *index == u32::from(subtask);
-    let chains: Vec<&[StateFile]> =
-        restored.subtasks.iter().filter(|(index, _)| wanted(index)).map(|(_, state)| state.chain.as_slice()).collect();
-    if chains.iter().all(|chain| chain.is_empty()) {
+    let mut chains = Vec::new();
+    for (index, state) in &restored.subtasks {
+        if !same || *index == u32::from(subtask) {
+            chains.push(read_chain(&**storage, &state.chain).await?);
+        }
+    }
+    if chains.iter().all(Vec::is_empty) {
         return Ok((opened, true));
     }
-    let mut reader = StateReader::new(read_chains(&**storage, &chains).await?, key_groups, context.max_parallelism);
+    let mut reader = StateReader::new(chains, key_groups, context.max_parallelism);
     opened.restore(&mut reader).await?;
     Ok((opened, !same))
 }
 
-async fn read_chains(storage: &dyn CheckpointStorage, chains: &[&[StateFile]]) -> Result<Vec<Vec<(String, bytes::Bytes)>>, Error> {
-    let mut read = Vec::with_capacity(chains.len());
-    for chain in chains {
-        let mut files = Vec::with_capacity(chain.len());
-        for file in *chain {
-            files.push((file.path.clone(), read_state_file(storage, file).await?));
-        }
-        read.push(files);
+async fn read_chain(storage: &dyn CheckpointStorage, chain: &[StateFile]) -> Result<Vec<(String, bytes::Bytes)>, Error> {
+    let mut files = Vec::with_capacity(chain.len());
+    for file in chain {
+        files.push((file.path.clone(), read_state_file(storage, file).await?));
     }
-    Ok(read)
+    Ok(files)
 }

@@ -11,11 +11,10 @@ use super::task::Task;
 use super::upload::{Event, StateFolder, Uploader};
 use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
-use crate::checkpoint::log::JobLog;
-use crate::checkpoint::participants::{Environment, System};
+use crate::checkpoint::participants::{Environment, StartHooks, System};
 use crate::checkpoint::protocol::fork::StartFrom;
-use crate::checkpoint::protocol::{Generation, JobName, JobSnapshot, Manifest};
-use crate::checkpoint::recovery::{Recovered, StartError, StartOptions, StartRequest, Started, recover, retry_start, start};
+use crate::checkpoint::protocol::{JobName, JobSnapshot, Manifest};
+use crate::checkpoint::recovery::{FilesAt, Recovered, StartError, StartOptions, StartRequest, Started, Starter};
 use crate::checkpoint::storage::CheckpointStorage;
 use crate::pipeline::plan::{NodeKind, Plan};
 use crate::record::SplitTable;
@@ -34,6 +33,8 @@ const QUEUE: usize = 64;
 pub struct StartChoice {
     /// From which checkpoint.
     pub from: StartFrom,
+    /// Where the state files of that checkpoint are, if not in the job's own storage.
+    pub files: Option<FilesAt>,
     /// What is allowed that could repeat or lose output.
     pub options: StartOptions,
     /// Whether state that no operator claims may be left behind.
@@ -90,13 +91,6 @@ pub(crate) fn node_counters(plan: &Plan) -> Vec<NodeCounters> {
     plan.nodes.iter().map(of).collect()
 }
 
-/// What of an earlier run is needed to go on in this process.
-struct Before {
-    log: JobLog,
-    generation: Generation,
-    run: Option<Run>,
-}
-
 /// Where a run begins.
 struct Beginning {
     run: Option<Run>,
@@ -127,10 +121,10 @@ impl Supervisor {
         let parties = PlanParties::new(Arc::clone(&self.plan), self.choice.ignore_unclaimed_state);
         let mut restarts = Restarts::new(self.plan.settings.restart);
         let mut restarted = 0;
-        let mut before: Option<Before> = None;
+        let mut starter = Starter::new(&System);
         loop {
-            let failure = match self.begin(&parties, &mut before).await {
-                Ok(Ok(beginning)) => match self.run_once(beginning, &parties, restarted, &mut before).await {
+            let failure = match self.begin(&parties, &mut starter).await {
+                Ok(Ok(beginning)) => match self.run_once(beginning, &parties, restarted).await {
                     Ok(end) => return end,
                     Err(failure) => failure,
                 },
@@ -174,7 +168,7 @@ impl Supervisor {
     }
 
     /// Finds out where the job stands. The inner error is an end, the outer one a failure that may be tried again.
-    async fn begin(&mut self, parties: &PlanParties, before: &mut Option<Before>) -> Result<Result<Beginning, JobEnd>, Error> {
+    async fn begin(&mut self, parties: &PlanParties, starter: &mut Starter) -> Result<Result<Beginning, JobEnd>, Error> {
         let Some(storage) = &self.storage else {
             return Ok(Ok(self.begin_without_checkpoints(parties).await?));
         };
@@ -184,36 +178,27 @@ impl Supervisor {
             environment: Arc::new(System),
             name,
             from: self.choice.from.clone(),
+            files: self.choice.files.clone(),
             options: self.choice.options,
             guarantee: parties.guarantee(),
             hooks: parties,
             participants: parties,
             last_resource: None,
         };
-        let started = match before {
-            None => start(&request).await,
-            Some(before) => match before.run.take() {
-                Some(run) => recover(&request, run).await,
-                None => start_again(&request, before).await,
-            },
-        };
-        match started {
-            Ok(Started::Running(recovered)) => Ok(Ok(self.recovered(*recovered, before))),
-            Ok(Started::Finished { job, slot }) => {
-                Ok(Err(JobEnd::AlreadyFinished { job: job.to_string(), checkpoint: slot.0 }))
-            }
+        match starter.start(&request).await {
+            Ok(Started::Running(recovered)) => Ok(Ok(self.recovered(*recovered))),
+            Ok(Started::Finished { job, slot }) => Ok(Err(JobEnd::AlreadyFinished { job: job.to_string(), checkpoint: slot.0 })),
             Err(error) if error.is_superseded() => Ok(Err(JobEnd::Superseded(error.to_string()))),
-            Err(error) => Err(start_failure(error)),
+            Err(error) => Err(start_failure(&error)),
         }
     }
 
-    fn recovered(&self, recovered: Recovered, before: &mut Option<Before>) -> Beginning {
+    fn recovered(&self, recovered: Recovered) -> Beginning {
         let Recovered { run, restored, decided, passed_over, .. } = recovered;
         for damaged in passed_over {
             tracing::warn!(damaged, "a damaged manifest was passed over, as asked");
         }
         let job = run.job().to_string();
-        *before = Some(Before { log: run.log().clone(), generation: run.generation(), run: None });
         self.status.run(Some(job.clone()), run.generation().0);
         if let Some(slot) = decided {
             self.status.restored(slot.0, format!("{job}/chk-{slot}"));
@@ -226,19 +211,12 @@ impl Supervisor {
 
     /// Without checkpoints nothing is remembered: every run begins at the beginning.
     async fn begin_without_checkpoints(&self, parties: &PlanParties) -> Result<Beginning, Error> {
-        use crate::checkpoint::participants::StartHooks;
         let snapshot = JobSnapshot { sources: parties.resolve_start().await?, ..JobSnapshot::default() };
         Ok(Beginning { run: None, restored: None, snapshot })
     }
 
     /// Runs the job once. An error is a failure after which the job may be restarted.
-    async fn run_once(
-        &mut self,
-        mut beginning: Beginning,
-        parties: &PlanParties,
-        restarted: u64,
-        before: &mut Option<Before>,
-    ) -> Result<JobEnd, Error> {
+    async fn run_once(&mut self, mut beginning: Beginning, parties: &PlanParties, restarted: u64) -> Result<JobEnd, Error> {
         self.resolve_new_sources(&mut beginning).await?;
         let split_table = SplitTable::default();
         let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.counters, &split_table, &self.dropped)?;
@@ -249,11 +227,7 @@ impl Supervisor {
             tracing::info!("a stop was asked for before the job ended: it is finished now");
             coordinator.progress.stop();
         }
-        let (end, run) = coordinator.run().await;
-        if let (Some(before), Some(run)) = (before.as_mut(), run) {
-            before.run = Some(run);
-        }
-        match end {
+        match coordinator.run().await {
             RunEnd::Finished => Ok(JobEnd::Finished),
             RunEnd::Stopped => Ok(JobEnd::Stopped),
             RunEnd::Cancelled => Ok(JobEnd::Cancelled),
@@ -361,19 +335,6 @@ fn spawn(
     TaskHandle { commands: command_sender, source }
 }
 
-/// Starts once more after a start of this process failed half-way: with the generation that it took, or the one that it could not take.
-async fn start_again(request: &StartRequest<'_>, before: &mut Before) -> Result<Started, StartError> {
-    if let Some(newer) = before.log.newer_run(before.generation).await? {
-        let ours = newer.owner.as_deref() == Some(System.owner().as_str());
-        if !ours {
-            return Err(StartError::Superseded(newer));
-        }
-        before.generation = newer.generation;
-    }
-    retry_start(request, before.log.clone(), before.generation).await
-}
-
-fn start_failure(error: StartError) -> Error {
-    let helps = error.retry_helps();
-    Error::external(error.to_string()).with_retry(helps)
+fn start_failure(error: &StartError) -> Error {
+    Error::external(error.to_string()).with_retry(error.retry_helps())
 }

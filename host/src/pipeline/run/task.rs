@@ -6,6 +6,7 @@ use super::channel::{Arrival, Barrier, Disconnected, Element, Gate};
 use crate::Error;
 use crate::record::Batch;
 use crate::source::{BatchLimits, ReadStatus, SourceReader, Split};
+use futures::future::BoxFuture;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -89,10 +90,10 @@ impl Task {
     ///
     /// # Errors
     /// The first error of a node, or that a neighbouring task is gone.
-    pub(super) async fn run(self, head: Head) -> Result<(), Error> {
+    pub(super) fn run(self, head: Head) -> BoxFuture<'static, Result<(), Error>> {
         match head {
-            Head::Source(head) => self.run_source(head).await,
-            Head::Gate(head) => self.run_gate(head).await,
+            Head::Source(head) => Box::pin(self.run_source(head)),
+            Head::Gate(head) => Box::pin(self.run_gate(head)),
         }
     }
 
@@ -230,7 +231,7 @@ impl Task {
     }
 
     /// When [`Task::tick`] has something to do.
-    fn wake_at(&mut self) -> Instant {
+    fn wake_at(&self) -> Instant {
         let now = Instant::now();
         let timer = self.chain.next_timer().map(|time| {
             let ahead = u64::try_from(time.saturating_sub(now_millis())).unwrap_or(0);
