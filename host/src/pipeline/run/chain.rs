@@ -169,21 +169,28 @@ impl Chain {
     /// Fires the timers that are due.
     pub(super) async fn advance(&mut self) -> Result<(), Error> {
         for index in 0..self.nodes.len() {
-            self.advance_node(index).await?;
+            self.advance_node(index, false).await?;
         }
         Ok(())
     }
 
-    async fn advance_node(&mut self, index: usize) -> Result<(), Error> {
-        let times = self.times();
-        let node = &mut self.nodes[index];
-        if let Work::Operator(operator) = &mut node.work {
+    /// Fires the due timers of one node, a bounded number at a time, each followed by what it emitted. The node is told of a new watermark
+    /// whether or not it knows of a timer that is due by it.
+    async fn advance_node(&mut self, index: usize, mut new_watermark: bool) -> Result<(), Error> {
+        loop {
+            let times = self.times();
+            let node = &mut self.nodes[index];
+            let Work::Operator(operator) = &mut node.work else { return Ok(()) };
+            let due = operator.next_timer().is_some_and(|time| time <= times.processing_time);
+            if !due && !std::mem::take(&mut new_watermark) {
+                return Ok(());
+            }
+            new_watermark = false;
             let done = operator.advance(times, &mut self.emitted).await;
             done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
             self.route(index).await?;
             self.run().await?;
         }
-        Ok(())
     }
 
     /// Event time has gone on at the head.
@@ -192,7 +199,9 @@ impl Chain {
             return Ok(());
         }
         self.watermark = watermark;
-        self.advance().await?;
+        for index in 0..self.nodes.len() {
+            self.advance_node(index, true).await?;
+        }
         self.for_all_exchanges(&Element::Watermark(watermark)).await
     }
 
@@ -200,7 +209,7 @@ impl Chain {
     pub(super) async fn finish(&mut self) -> Result<(), Error> {
         self.watermark = END_OF_TIME;
         for index in 0..self.nodes.len() {
-            self.advance_node(index).await?;
+            self.advance_node(index, true).await?;
             let times = self.times();
             let node = &mut self.nodes[index];
             if let Work::Operator(operator) = &mut node.work {

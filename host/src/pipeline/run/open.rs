@@ -184,7 +184,7 @@ async fn open_operator(
     };
     let mut opened = context.operators.open(operator, task).await?;
     let (Some(restored), Some(storage)) = (restored, &context.storage) else {
-        return Ok((opened, true));
+        return Ok((opened, false));
     };
     let same = restored.subtasks.len() == usize::from(node.parallelism);
     let mut chains = Vec::new();
@@ -194,7 +194,7 @@ async fn open_operator(
         }
     }
     if chains.iter().all(Vec::is_empty) {
-        return Ok((opened, true));
+        return Ok((opened, !same));
     }
     let mut reader = StateReader::new(chains, key_groups, context.max_parallelism);
     opened.restore(&mut reader).await?;
