@@ -12,6 +12,7 @@
 //! - [`checkpoint`]: what makes output exact through crashes, upgrades and second instances;
 //! - [`pipeline`]: the job specification, its checks and the plan;
 //! - [`cli`]: the command line;
+//! - [`host`]: what a service embeds: it knows connectors and plugins, and runs jobs;
 //! - [`config`]: durations, sizes and faults of a configuration;
 //! - [`error`]: the error that reaches the supervisor of a job.
 
@@ -19,6 +20,7 @@ pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod error;
+pub mod host;
 pub mod operator;
 pub mod pipeline;
 pub mod plugin;
@@ -28,3 +30,4 @@ pub mod source;
 pub mod state;
 
 pub use error::Error;
+pub use host::Host;

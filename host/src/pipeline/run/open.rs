@@ -40,6 +40,10 @@ pub(crate) struct OperatorTask {
 pub(crate) trait OpenOperator: Send + Sync {
     /// Opens one subtask of an operator, its state not yet restored.
     async fn open(&self, node: &OperatorNode, task: OperatorTask) -> Result<Box<dyn Operator>, Error>;
+
+    /// How many failures so far were steps towards finding a record that a plugin cannot process. A restart after which the number has grown
+    /// does not count against the restart strategy.
+    fn isolation_steps(&self) -> u64;
 }
 
 /// A node that is still to be opened.

@@ -120,7 +120,7 @@ impl Supervisor {
     async fn supervise(&mut self) -> JobEnd {
         let parties = PlanParties::new(Arc::clone(&self.plan), self.choice.ignore_unclaimed_state);
         let mut restarts = Restarts::new(self.plan.settings.restart);
-        let mut restarted = 0;
+        let (mut restarted, mut isolation_steps) = (0, 0);
         let mut starter = Starter::new(&System);
         loop {
             let failure = match self.begin(&parties, &mut starter).await {
@@ -133,6 +133,14 @@ impl Supervisor {
             };
             if !failure.retry_helps() {
                 return JobEnd::Failed(failure);
+            }
+            let steps = self.operators.isolation_steps();
+            if steps > isolation_steps {
+                isolation_steps = steps;
+                restarted += 1;
+                tracing::warn!(error = %failure.chain(), restarted, "the job is restarted to find the record that an operator cannot process");
+                self.status.failure(&failure.chain(), true);
+                continue;
             }
             let delay = match restarts.failed(Instant::now(), rand::random_range(-1.0..=1.0)) {
                 Verdict::RestartAfter(delay) => delay,

@@ -1,0 +1,39 @@
+# The commands of this project; CI runs the same ones. Everything is built in one profile, so that dependencies are compiled once.
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+KILLS ?= 2
+RECORDS ?= 1000000
+# Seeds and counts of the long forms, for `make soak`.
+SOAK_KILLS ?= 500
+SOAK_HISTORIES ?= 100000
+
+.PHONY: build plugins demo test soak lint bench docs
+
+build: ## The release binary, at target/release/waterwheel.
+	$(CARGO) build --release --package waterwheel
+
+plugins: ## The sample plugins, at target/plugins.
+	plugins/build.sh
+
+demo: build plugins ## A stateful job that survives being killed in the middle: `make demo KILLS=0` runs it undisturbed.
+	$(CARGO) build --release --package quickstart
+	$(TARGET)/release/quickstart --kills $(KILLS) --records $(RECORDS)
+
+test: plugins ## All tests.
+	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace --features waterwheel/testing,waterwheel/failpoints
+
+soak: plugins ## The long forms of the tests.
+	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) WATERWHEEL_KILLS=$(SOAK_KILLS) WATERWHEEL_HISTORIES=$(SOAK_HISTORIES) \
+		$(CARGO) test --release --workspace --features waterwheel/testing,waterwheel/failpoints
+
+lint: ## Formatting, lints, documentation.
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --workspace --all-targets --features waterwheel/testing,waterwheel/failpoints -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --document-private-items --lib
+
+bench: plugins ## Ratios against a baseline in the same run; a table, and JSON under target/bench.
+	$(CARGO) bench --workspace
+
+docs: ## The documentation of the library and the SDK, at target/doc.
+	$(CARGO) doc --release --workspace --no-deps --lib

@@ -1,0 +1,192 @@
+//! `waterwheel run job.yaml`: one job in the foreground.
+
+use super::progress::Progress;
+use crate::Host;
+use crate::checkpoint::recovery::StartOptions;
+use crate::host::{JobControl, JobEnd, SubmitError, SubmitOptions};
+use crate::pipeline::Connectors;
+use crate::telemetry::{self, LogFormat};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Exit code of a job that a newer run of it has superseded.
+const SUPERSEDED: u8 = 3;
+/// Exit code of a process that was interrupted: a second signal, or a job that was cancelled.
+const INTERRUPTED: u8 = 130;
+
+/// A job file, and where the job starts.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The job file, YAML or JSON.
+    file: PathBuf,
+    /// Start from this checkpoint: `latest`, its number, or the path of its folder. By default from the newest completed one.
+    #[arg(long, value_name = "latest|NUMBER|PATH")]
+    from_checkpoint: Option<String>,
+    /// Begin again, whatever checkpoints there are.
+    #[arg(long, conflicts_with = "from_checkpoint")]
+    fresh: bool,
+    /// Leave state behind that no operator of the job claims.
+    #[arg(long, short = 'n')]
+    allow_non_restored_state: bool,
+    /// Start from an older checkpoint although output after it is visible and will be repeated.
+    #[arg(long)]
+    allow_duplicate_output: bool,
+    /// Take over from a job whose log cannot be reached: nothing then stops an instance of it that still runs.
+    #[arg(long)]
+    take_over_prefix: bool,
+    /// If the newest checkpoint is damaged, start from the one before, although that repeats or loses output.
+    #[arg(long)]
+    older_than_damaged: bool,
+    /// Serve the state, the checkpoints and the metrics of the job over HTTP at this address.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    status_address: Option<SocketAddr>,
+    /// Where compiled plugins are kept. By default `waterwheel` in the user's cache folder.
+    #[arg(long, value_name = "FOLDER", env = "WATERWHEEL_PLUGIN_CACHE")]
+    plugin_cache: Option<PathBuf>,
+    /// Show no progress.
+    #[arg(long, short)]
+    quiet: bool,
+    /// How log lines are written.
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
+    /// What is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as `waterwheel=debug`.
+    #[arg(long, env = "WATERWHEEL_LOG", default_value = "warn")]
+    log_level: String,
+}
+
+/// Runs the command.
+pub(super) fn run(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
+    if let Err(error) = telemetry::init(arguments.log_format, &arguments.log_level) {
+        return fail(&error.to_string(), super::WRONG_SPECIFICATION);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(run_job(arguments, connectors));
+            // What blocks (a read of a terminal, a stuck disk) must not keep the process.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => fail(&format!("the runtime cannot be started: {error}"), 1),
+    }
+}
+
+async fn run_job(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
+    let mut builder = Host::builder().connectors(connectors.clone());
+    if let Some(folder) = arguments.plugin_cache.clone().or_else(default_cache) {
+        builder = builder.plugin_cache(folder);
+    }
+    let host = match builder.build() {
+        Ok(host) => host,
+        Err(error) => return fail(&error.chain(), 1),
+    };
+    let job = match host.read_job(&arguments.file) {
+        Ok(job) => job,
+        Err(faults) => return super::report(&arguments.file, &faults),
+    };
+    let options = SubmitOptions {
+        from_checkpoint: arguments.from_checkpoint.clone(),
+        fresh: arguments.fresh,
+        allow_non_restored_state: arguments.allow_non_restored_state,
+        allowed: StartOptions {
+            allow_duplicate_output: arguments.allow_duplicate_output,
+            take_over_prefix: arguments.take_over_prefix,
+            older_than_damaged: arguments.older_than_damaged,
+            ..StartOptions::default()
+        },
+    };
+    let signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return fail(&format!("signals cannot be handled: {error}"), 1),
+    };
+    let handle = match host.submit(&job, options).await {
+        Ok(handle) => handle,
+        Err(SubmitError::Plan(faults)) => return super::report(&arguments.file, &faults),
+        Err(error @ SubmitError::Options(_)) => return fail(&error.to_string(), super::WRONG_SPECIFICATION),
+        Err(error) => return fail(&error.to_string(), 1),
+    };
+    let control = handle.control();
+    if let Some(address) = arguments.status_address
+        && let Err(error) = crate::api::serve_status(address, control.clone()).await
+    {
+        return fail(&format!("the status cannot be served at {address}: {error}"), 1);
+    }
+    let progress = (!arguments.quiet).then(|| Progress::start(control.clone()));
+    let stopping = tokio::spawn(stop_on_signal(signals, control.clone()));
+    let end = handle.wait().await;
+    stopping.abort();
+    if let Some(progress) = progress {
+        progress.end().await;
+    }
+    conclude(&arguments.file, &end, &control)
+}
+
+/// Says how the job ended, and gives the exit code.
+fn conclude(file: &Path, end: &JobEnd, control: &JobControl) -> ExitCode {
+    let status = control.status();
+    let name = &status.name;
+    let last = status.checkpoints.latest.completed.as_ref().map_or_else(String::new, |last| format!(", last checkpoint {}", last.id));
+    match end {
+        JobEnd::Finished => {
+            eprintln!("job {name} has finished{last}");
+            ExitCode::SUCCESS
+        }
+        JobEnd::AlreadyFinished { job, checkpoint } => {
+            eprintln!("job {name} had finished before (incarnation {job}, checkpoint {checkpoint}): nothing to do; --fresh begins again");
+            ExitCode::SUCCESS
+        }
+        JobEnd::Stopped => {
+            eprintln!("job {name} was stopped{last}; the same command goes on from there");
+            ExitCode::SUCCESS
+        }
+        JobEnd::Cancelled => fail(&format!("job {name} was cancelled{last}"), INTERRUPTED),
+        JobEnd::Superseded(message) => fail(message, SUPERSEDED),
+        JobEnd::Failed(error) => fail(&format!("{}: job {name} failed: {}", file.display(), error.chain()), 1),
+    }
+}
+
+fn fail(message: &str, code: u8) -> ExitCode {
+    eprintln!("waterwheel: {message}");
+    ExitCode::from(code)
+}
+
+/// Where compiled plugins are kept when nobody says: the user's cache folder.
+fn default_cache() -> Option<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = of("XDG_CACHE_HOME").filter(|path| path.is_absolute()).or_else(|| Some(of("HOME")?.join(".cache")));
+    cache.map(|cache| cache.join("waterwheel"))
+}
+
+/// The signals that end a job.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// The first signal stops the job with a last checkpoint, the second one ends the process at once.
+async fn stop_on_signal(mut signals: Signals, control: JobControl) {
+    signals.next().await;
+    eprintln!("stopping with a last checkpoint; a second signal ends at once");
+    let stopping = tokio::spawn(async move { control.stop().await });
+    signals.next().await;
+    stopping.abort();
+    eprintln!("interrupted: the job goes on from its last completed checkpoint when it is started again");
+    // Nothing is left to do: what was not completed is rolled back or replayed at the next start, as after a crash.
+    #[allow(clippy::exit, reason = "a second signal asks for the end of the process, not of the job")]
+    std::process::exit(i32::from(INTERRUPTED));
+}

@@ -1,0 +1,109 @@
+//! The handle of a job that runs.
+
+use super::operators::PluginOperators;
+use crate::Error;
+use crate::pipeline::Plan;
+use crate::pipeline::run::{JobCommand, JobEnd, JobStatus, NodeCounters, NodeStatus};
+use crate::plugin::PluginCounts;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// A job that runs. Dropping the handle leaves the job running; it ends with the runtime.
+#[derive(Debug)]
+pub struct JobHandle {
+    pub(super) plan: Arc<Plan>,
+    pub(super) status: watch::Receiver<JobStatus>,
+    pub(super) counters: Arc<Vec<NodeCounters>>,
+    pub(super) dropped: Arc<AtomicU64>,
+    pub(super) operators: Arc<PluginOperators>,
+    pub(super) control: mpsc::Sender<JobCommand>,
+    pub(super) ended: JoinHandle<JobEnd>,
+}
+
+/// Looks at a job and steers it. Cheap to clone, and lives longer than the job.
+#[derive(Clone, Debug)]
+pub struct JobControl {
+    plan: Arc<Plan>,
+    status: watch::Receiver<JobStatus>,
+    counters: Arc<Vec<NodeCounters>>,
+    dropped: Arc<AtomicU64>,
+    operators: Arc<PluginOperators>,
+    control: mpsc::Sender<JobCommand>,
+}
+
+impl JobHandle {
+    /// A view of the job that can be given away.
+    pub fn control(&self) -> JobControl {
+        JobControl {
+            plan: Arc::clone(&self.plan),
+            status: self.status.clone(),
+            counters: Arc::clone(&self.counters),
+            dropped: Arc::clone(&self.dropped),
+            operators: Arc::clone(&self.operators),
+            control: self.control.clone(),
+        }
+    }
+
+    /// Waits until the job has ended, in whatever way.
+    pub async fn wait(self) -> JobEnd {
+        match self.ended.await {
+            Ok(end) => end,
+            Err(error) => JobEnd::Failed(Error::internal("the supervisor of the job stopped").caused_by(error)),
+        }
+    }
+}
+
+impl JobControl {
+    /// The plan that runs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The job as it stands.
+    pub fn status(&self) -> JobStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Waits until the status differs from the one seen last through this view. False: the job has ended and nothing changes any more.
+    pub async fn changed(&mut self) -> bool {
+        self.status.changed().await.is_ok()
+    }
+
+    /// Records and bytes of every node, in the order of the plan.
+    pub fn nodes(&self) -> Vec<NodeStatus> {
+        self.counters.iter().map(NodeCounters::read).collect()
+    }
+
+    /// Records that were dropped because they had no key (`on-missing-key: drop`, or an operator that skips what it cannot process).
+    pub fn records_without_key(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The counters of every subtask of every plugin: uid, subtask, counts.
+    pub fn plugins(&self) -> Vec<(String, usize, PluginCounts)> {
+        self.operators.counts()
+    }
+
+    /// Takes a checkpoint now, and waits until it is completed; its number.
+    ///
+    /// # Errors
+    /// A sentence: checkpointing is off, the checkpoint failed, or the job has ended.
+    pub async fn checkpoint(&self) -> Result<u64, String> {
+        const ENDED: &str = "the job has ended";
+        let (answer, completed) = oneshot::channel();
+        self.control.send(JobCommand::Checkpoint(answer)).await.map_err(|_| ENDED.to_owned())?;
+        completed.await.unwrap_or_else(|_| Err(ENDED.to_owned()))
+    }
+
+    /// Asks the job to take a last checkpoint and end. A job that has ended already stays as it is.
+    pub async fn stop(&self) {
+        let _ended = self.control.send(JobCommand::Stop).await;
+    }
+
+    /// Asks the job to end at once, without a checkpoint. A job that has ended already stays as it is.
+    pub async fn cancel(&self) {
+        let _ended = self.control.send(JobCommand::Cancel).await;
+    }
+}

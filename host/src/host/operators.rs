@@ -1,0 +1,76 @@
+//! Makes the operators of a job from its plugins, and keeps what outlives a restart: counters, and what was learned about records that fail.
+
+use crate::Error;
+use crate::operator::{Isolation, Operator};
+use crate::pipeline::Plan;
+use crate::pipeline::plan::{LoadedPlugins, OperatorNode};
+use crate::pipeline::run::{OpenOperator, OperatorTask};
+use crate::plugin::{OperatorContext, PluginCounts, PluginMetrics};
+use crate::record::KeyGroups;
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The plugins of a job as operators.
+#[derive(Debug)]
+pub(super) struct PluginOperators {
+    loaded: LoadedPlugins,
+    kept: BTreeMap<String, Kept>,
+}
+
+/// What is kept of an operator from restart to restart.
+#[derive(Debug)]
+struct Kept {
+    isolation: Isolation,
+    /// By subtask.
+    metrics: Vec<Arc<PluginMetrics>>,
+}
+
+impl PluginOperators {
+    pub(super) fn new(plan: &Plan, loaded: LoadedPlugins) -> Self {
+        let kept = |(node, _): (&crate::pipeline::plan::Node, &OperatorNode)| {
+            let metrics = (0..node.parallelism).map(|_| Arc::default()).collect();
+            (node.uid.to_string(), Kept { isolation: Isolation::default(), metrics })
+        };
+        Self { loaded, kept: plan.operators().map(kept).collect() }
+    }
+
+    /// The counters of every subtask: uid, subtask, counts.
+    pub(super) fn counts(&self) -> Vec<(String, usize, PluginCounts)> {
+        let mut counts = Vec::new();
+        for (uid, kept) in &self.kept {
+            counts.extend(kept.metrics.iter().enumerate().map(|(subtask, metrics)| (uid.clone(), subtask, metrics.counts())));
+        }
+        counts
+    }
+}
+
+#[async_trait]
+impl OpenOperator for PluginOperators {
+    async fn open(&self, node: &OperatorNode, task: OperatorTask) -> Result<Box<dyn Operator>, Error> {
+        let missing = || Error::internal(format!("operator {} is not part of the plan", task.uid));
+        let kept = self.kept.get(&*task.uid).ok_or_else(missing)?;
+        let metrics = kept.metrics.get(usize::from(task.subtask)).ok_or_else(missing)?;
+        let context = OperatorContext {
+            job: task.job,
+            uid: task.uid.to_string(),
+            subtask: u32::from(task.subtask),
+            parallelism: u32::from(task.parallelism),
+            attempt: u32::try_from(task.restarts).unwrap_or(u32::MAX),
+            restored: task.restored,
+            config: node.config.clone(),
+            capabilities: node.capabilities.clone(),
+            limits: node.limits,
+            policy: node.error_policy,
+            key_groups: KeyGroups::new(task.max_parallelism, task.parallelism),
+            split_table: task.split_table,
+            metrics: Arc::clone(metrics),
+            isolation: kept.isolation.clone(),
+        };
+        self.loaded.get(&node.plugin)?.operator(context).await
+    }
+
+    fn isolation_steps(&self) -> u64 {
+        self.kept.values().map(|kept| kept.isolation.steps()).sum()
+    }
+}
