@@ -11,11 +11,13 @@
 //! - [`sink`]: where they go, and the traits to bring your own;
 //! - [`checkpoint`]: what makes output exact through crashes, upgrades and second instances;
 //! - [`pipeline`]: the job specification, its checks and the plan;
-//! - [`cli`]: the command line;
 //! - [`host`]: what a service embeds: it knows connectors and plugins, and runs jobs;
+//! - [`cli`]: the command line;
+//! - [`telemetry`]: metrics and the log;
 //! - [`config`]: durations, sizes and faults of a configuration;
 //! - [`error`]: the error that reaches the supervisor of a job.
 
+mod api;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
@@ -28,6 +30,7 @@ pub mod record;
 pub mod sink;
 pub mod source;
 pub mod state;
+pub mod telemetry;
 
 pub use error::Error;
 pub use host::Host;

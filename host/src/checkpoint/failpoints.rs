@@ -4,7 +4,7 @@
 //! crate `fail`) lets the third pass of that place end the process at once, like `kill -9`: no destructor runs,
 //! nothing is flushed. `return(exit)`-less builds contain nothing of this.
 
-/// Every crash point of the protocol, in the order in which a run passes them.
+/// Every crash point of the protocol and of the sinks that take part in it, in the order in which a run passes them.
 pub const CRASH_POINTS: &[&str] = &[
     "recovery::after-generation",
     "recovery::after-forked",
@@ -14,10 +14,15 @@ pub const CRASH_POINTS: &[&str] = &[
     "recovery::between-sinks",
     "recovery::after-roll-forward",
     "recovery::after-clean-up",
+    "sink-file::before-prepare-sync",
+    "sink-file::after-prepare",
     "checkpoint::before-manifest",
     "checkpoint::after-manifest",
     "commit::before-last-resource",
     "commit::before-sinks",
+    "sink-file::before-rename",
+    "sink-file::between-renames",
+    "sink-file::after-rename",
     "commit::between-sinks",
     "commit::after-sinks",
     "retention::before-deletes",

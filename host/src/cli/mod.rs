@@ -2,6 +2,8 @@
 
 mod plan;
 mod plugins;
+mod progress;
+mod run;
 mod schema;
 mod validate;
 
@@ -28,17 +30,20 @@ enum Command {
     Validate(plugins::JobArguments),
     /// Draws the graph of a job, with its tasks and its guarantees.
     Plan(plan::Arguments),
+    /// Runs a job in the foreground, from where it stands.
+    Run(run::Arguments),
     /// Prints the JSON schema of job files.
     Schema,
 }
 
 /// Runs the command line of this process; `connectors` are the types of sources and sinks that job files can name.
 ///
-/// Exit codes: 0 it went well, 1 it did not, 2 wrong usage or specification.
+/// Exit codes: 0 it went well, 1 it did not, 2 wrong usage or specification, 3 superseded by a newer run of the job, 130 interrupted.
 pub fn run(connectors: &Connectors) -> ExitCode {
     match Arguments::parse().command {
         Command::Validate(arguments) => validate::run(&arguments, connectors),
         Command::Plan(arguments) => plan::run(&arguments, connectors),
+        Command::Run(arguments) => run::run(&arguments, connectors),
         Command::Schema => schema::run(connectors),
     }
 }

@@ -78,6 +78,13 @@ impl Host {
 }
 
 impl HostBuilder {
+    /// Knows these types of sources and sinks and no others. By default those that come with Waterwheel.
+    #[must_use]
+    pub fn connectors(mut self, connectors: Connectors) -> Self {
+        self.connectors = connectors;
+        self
+    }
+
     /// Makes a source type known under its name. By default there are those that come with Waterwheel.
     #[must_use]
     pub fn source(mut self, source: Arc<dyn SourceType>) -> Self {

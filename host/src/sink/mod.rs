@@ -2,10 +2,15 @@
 
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+mod discard;
 pub mod file;
 mod format;
+mod stdout;
 
+pub use discard::{DiscardOptions, DiscardSink, DiscardType};
+pub use file::FileType;
 pub use format::Format;
+pub use stdout::{StdoutOptions, StdoutType};
 
 use crate::config::Fault;
 use crate::record::{Batch, SplitTable};

@@ -126,11 +126,5 @@ impl TwoPhaseSink for FileSink {
     }
 }
 
-/// A place where the test suites provoke a crash.
-fn crash_point(name: &'static str) {
-    let _ = name;
-    fail::fail_point!(name);
-}
-
 #[cfg(test)]
 mod tests;

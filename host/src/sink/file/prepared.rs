@@ -1,9 +1,9 @@
 //! What the manifest of a checkpoint holds of a file, and the second phase: commit, abort, and cleaning up after dead runs.
 
-use super::crash_point;
 use super::disk::{self, failure};
 use super::name::PartName;
 use crate::Error;
+use crate::checkpoint::failpoints::crash_point;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
@@ -51,7 +51,10 @@ impl Prepared {
 /// Makes pending files visible and durable, in order. What was made visible before, and is still as it was written, counts.
 pub(super) fn commit(prepared: &[Prepared]) -> Result<(), Error> {
     crash_point("sink-file::before-rename");
-    for file in prepared {
+    for (index, file) in prepared.iter().enumerate() {
+        if index > 0 {
+            crash_point("sink-file::between-renames");
+        }
         commit_file(file)?;
     }
     crash_point("sink-file::after-rename");

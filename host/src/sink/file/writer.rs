@@ -1,12 +1,12 @@
 //! The writer of one subtask: records into parts, parts into files; at a barrier all files are closed.
 
-use super::crash_point;
 use super::disk;
 use super::folder::Folder;
 use super::options::Settings;
 use super::part::{BUFFER_BYTES, Part};
 use super::prepared::Prepared;
 use crate::Error;
+use crate::checkpoint::failpoints::crash_point;
 use crate::record::Batch;
 use crate::sink::{Guarantee, SinkWriter, WriterContext};
 use async_trait::async_trait;
