@@ -63,6 +63,7 @@ impl OpenOperator for PluginOperators {
             limits: node.limits,
             policy: node.error_policy,
             key_groups: KeyGroups::new(task.max_parallelism, task.parallelism),
+            keyed_inputs: task.keyed_inputs,
             split_table: task.split_table,
             metrics: Arc::clone(metrics),
             isolation: kept.isolation.clone(),

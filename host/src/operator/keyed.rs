@@ -26,6 +26,8 @@ pub struct KeyedOperator {
     isolation: Isolation,
     identities: Identities,
     condemned: CondemnedList,
+    /// Which inputs are dealt by key: there a record without a key cannot be processed.
+    keyed_inputs: Vec<bool>,
 }
 
 impl std::fmt::Debug for KeyedOperator {
@@ -36,7 +38,7 @@ impl std::fmt::Debug for KeyedOperator {
 
 impl KeyedOperator {
     pub(crate) async fn open(factory: InstanceFactory, failures: FailureHandler, context: OperatorContext) -> Result<Self, Error> {
-        let OperatorContext { split_table, isolation, key_groups, subtask, .. } = context;
+        let OperatorContext { split_table, isolation, key_groups, subtask, keyed_inputs, .. } = context;
         let mut condemned = CondemnedList::new(split_table.clone());
         condemned.add_found(isolation.condemned(), &key_groups, subtask);
         Ok(Self {
@@ -48,6 +50,7 @@ impl KeyedOperator {
             watermark: i64::MIN,
             isolation,
             condemned,
+            keyed_inputs,
         })
     }
 
@@ -98,6 +101,15 @@ impl KeyedOperator {
             (None, _) => call.to_owned(),
         };
         self.failures.call_error(&call, error)
+    }
+
+    /// Takes the records without a key out of a batch and leaves them to the policy.
+    fn without_keyless(&mut self, batch: Batch, outputs: &mut Outputs) -> Result<Batch, Error> {
+        let keyless: Vec<usize> = (0..batch.len()).filter(|row| batch.key(*row).is_none()).collect();
+        for row in &keyless {
+            self.failures.handle(&batch, *row, "it has no key", outputs)?;
+        }
+        Ok(without(batch, &keyless))
     }
 
     /// Takes the condemned records out of a batch and leaves them to the policy.
@@ -191,6 +203,8 @@ impl KeyedOperator {
 impl Operator for KeyedOperator {
     async fn process(&mut self, input: usize, batch: Batch, times: Times, outputs: &mut Outputs) -> Result<(), Error> {
         self.watermark = self.watermark.max(times.watermark);
+        let keyed = self.keyed_inputs.get(input).copied().unwrap_or(false);
+        let batch = if keyed && !batch.nulls().is_empty() { self.without_keyless(batch, outputs)? } else { batch };
         let input = u32::try_from(input).map_err(|_| Error::internal("an operator has fewer than 2^32 inputs"))?;
         let batch = if self.condemned.is_empty() { batch } else { self.without_condemned(batch, outputs)? };
         let items = if self.isolation.has_suspects() { self.identities.of_records(&batch) } else { Vec::new() };

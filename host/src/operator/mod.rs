@@ -58,7 +58,7 @@ impl Outputs {
 ///
 /// 1. It has no effect but its outputs and its state.
 /// 2. A snapshot describes exactly the batches processed so far.
-/// 3. After an error the operator is dropped, and the job restores another one.
+/// 3. After an error the operator is dropped, and the job restores another one. Its errors name its uid.
 #[async_trait]
 pub trait Operator: Send {
     /// Processes a batch of an input.

@@ -17,7 +17,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use tokio::sync::Mutex;
-use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, HasSelf, Linker, ResourceType};
 
 /// Loads plugins and keeps them: one for each process.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub struct OperatorContext {
     pub policy: ErrorPolicy,
     /// How keys are dealt to subtasks.
     pub key_groups: KeyGroups,
+    /// Which inputs are dealt by key: there a record without a key is left to the policy.
+    pub keyed_inputs: Vec<bool>,
     /// The names of splits.
     pub split_table: SplitTable,
     /// Counters of this subtask.
@@ -138,7 +141,7 @@ fn link(engine: &PluginEngine, component: &Component, world: World) -> Result<Te
     let mut linker = Linker::<PluginState>::new(engine.wasmtime());
     wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(unlinked)?;
     host::add_to_linker::<_, HasSelf<PluginState>>(&mut linker, |state| state).map_err(unlinked)?;
-    linker.define_unknown_imports_as_traps(component).map_err(unlinked)?;
+    trap_unlinked(&mut linker, engine.wasmtime(), component).map_err(unlinked)?;
     let linked = linker.instantiate_pre(component).map_err(unlinked)?;
     let lifecycle = lifecycle::GuestIndices::new(&linked).map_err(unlinked)?;
     let logic = match world {
@@ -149,6 +152,33 @@ fn link(engine: &PluginEngine, component: &Component, world: World) -> Result<Te
         ),
     };
     Ok(Template { engine: engine.wasmtime().clone(), clock: engine.clock(), linked, lifecycle, logic })
+}
+
+/// Packages of WASI 0.2 that are linked; whatever 0.2 version a component names, the linker finds the functions.
+const LINKED_WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+
+/// Makes functions that trap, and say their name, of the interfaces that a component imports and that are not linked (`wasi:http`, say):
+/// language runtimes import more than their programs call.
+fn trap_unlinked(linker: &mut Linker<PluginState>, engine: &wasmtime::Engine, component: &Component) -> Result<(), wasmtime::Error> {
+    for (interface, item) in component.component_type().imports(engine) {
+        let linked = interface.starts_with("waterwheel:") || LINKED_WASI.iter().any(|package| interface.starts_with(package));
+        let ComponentItem::ComponentInstance(instance) = item.ty else { continue };
+        if linked {
+            continue;
+        }
+        let mut stubs = linker.instance(interface)?;
+        for (name, item) in instance.exports(engine) {
+            match item.ty {
+                ComponentItem::ComponentFunc(_) => {
+                    let called = format!("{interface}#{name}");
+                    stubs.func_new(name, move |_, _, _, _| Err(wasmtime::Error::msg(format!("the plugin called {called}, which this host does not have"))))?;
+                }
+                ComponentItem::Resource(_) => stubs.resource(name, ResourceType::host::<()>(), |_, _| Ok(()))?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Asks a plugin what it is, without any grant.

@@ -122,8 +122,7 @@ impl Chain {
             match &mut node.work {
                 Work::Source => return Err(Error::internal(format!("source {} was sent a batch", node.uid))),
                 Work::Operator(operator) => {
-                    let done = operator.process(input, batch, times, &mut self.emitted).await;
-                    done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+                    operator.process(input, batch, times, &mut self.emitted).await?;
                 }
                 Work::Sink(writer, _) => {
                     writer.write(&batch).await.map_err(|error| error.within(format!("sink {}", node.uid)))?;
@@ -186,8 +185,7 @@ impl Chain {
                 return Ok(());
             }
             new_watermark = false;
-            let done = operator.advance(times, &mut self.emitted).await;
-            done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+            operator.advance(times, &mut self.emitted).await?;
             self.route(index).await?;
             self.run().await?;
         }
@@ -213,8 +211,7 @@ impl Chain {
             let times = self.times();
             let node = &mut self.nodes[index];
             if let Work::Operator(operator) = &mut node.work {
-                let done = operator.finish(times, &mut self.emitted).await;
-                done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+                operator.finish(times, &mut self.emitted).await?;
                 self.route(index).await?;
                 self.run().await?;
             }
@@ -232,8 +229,7 @@ impl Chain {
                 Work::Operator(operator) => {
                     let mut state = StateWriter::default();
                     let whole = std::mem::take(&mut node.whole_snapshot);
-                    let done = if whole { operator.snapshot_all(&mut state).await } else { operator.snapshot(&mut state).await };
-                    done.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+                    if whole { operator.snapshot_all(&mut state).await? } else { operator.snapshot(&mut state).await? }
                     let file = (!state.is_empty()).then(|| state.finish());
                     snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole });
                 }

@@ -15,7 +15,6 @@ use crate::source::{BatchLimits, ReaderContext, Split};
 use crate::state::StateReader;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// What an operator's subtask is opened with.
@@ -25,7 +24,6 @@ pub(crate) struct OperatorTask {
     pub(crate) uid: Arc<str>,
     pub(crate) subtask: u16,
     pub(crate) parallelism: u16,
-    pub(crate) key_groups: Range<u16>,
     pub(crate) max_parallelism: u16,
     /// How many times the job was restarted.
     pub(crate) restarts: u64,
@@ -149,8 +147,7 @@ async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result
             (Work::Sink(writer, sink.guarantee), false)
         }
         NodeKind::Operator(operator) => {
-            let opened = open_operator(&node, operator, subtask, restored.as_ref(), keyed_inputs, context).await;
-            let (opened, whole) = opened.map_err(|error| error.within(format!("operator {}", node.uid)))?;
+            let (opened, whole) = open_operator(&node, operator, subtask, restored.as_ref(), keyed_inputs, context).await?;
             (Work::Operator(opened), whole)
         }
     };
@@ -179,7 +176,6 @@ async fn open_operator(
         uid: Arc::clone(&node.uid),
         subtask,
         parallelism: node.parallelism,
-        key_groups: key_groups.clone(),
         max_parallelism: context.max_parallelism,
         restarts: context.restarts,
         restored: restored.is_some(),
