@@ -82,6 +82,10 @@ async fn blocking(run: impl FnOnce() -> Result<(), Error> + Send + 'static) -> R
 impl Sink for FileSink {
     async fn open(&self, context: WriterContext) -> Result<Box<dyn SinkWriter>, Error> {
         let uid = &self.uid;
+        if context.uid != *uid {
+            // Its files would be nobody's at the next clean-up.
+            return Err(Error::internal(format!("sink {uid}: a writer was opened under another uid, {}", context.uid)));
+        }
         check_name_length(&context.job, uid, &self.settings.extension).map_err(|message| Error::user(format!("sink {uid}: {message}")))?;
         let root = self.settings.root.clone();
         // Pending files of an exactly-once run stay: a manifest may name them.
