@@ -154,12 +154,13 @@ async fn each_broken_promise_is_found() {
         (Break::GoesOnAfterTheEnd, "open again"),
         (Break::Stuck, "brought nothing and was not finished"),
     ];
-    for (breaks, words) in expected {
+    let checks = expected.map(|(breaks, words)| async move {
         match suite().check(&Numbers(breaks)).await {
             Ok(summary) => panic!("{breaks:?} was not found: {summary:?}"),
             Err(violation) => assert!(violation.to_string().contains(words), "{breaks:?}: {violation}"),
         }
-    }
+    });
+    futures::future::join_all(checks).await;
 }
 
 async fn check(source: Arc<dyn Source>, suite: Conformance) -> Summary {

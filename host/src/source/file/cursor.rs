@@ -95,12 +95,18 @@ impl Cursor {
             return Ok(Step::Lost(lost));
         }
         (block.split, block.head) = (self.split, self.identity.head);
+        // Decided before reading: what was written until then is read in any case.
+        let is_left = !self.is_bounded() && self.is_left(opened, settings)?;
+        let before = opened.lines.read_to();
         let filled = opened.lines.read(&mut opened.input, block).map_err(|error| self.line_error(error, settings, encoding, opened))?;
-        if filled == Filled::Lines {
+        let has_grown = opened.lines.read_to() > before;
+        if has_grown {
             opened.left_alone_since = None;
+        }
+        if filled == Filled::Lines {
             return Ok(Step::Lines);
         }
-        if !self.is_bounded() && !self.is_left(opened, settings)? {
+        if !self.is_bounded() && (has_grown || !is_left) {
             return Ok(Step::Idle);
         }
         opened.lines.finish(block).map_err(|error| self.line_error(error, settings, encoding, opened))?;

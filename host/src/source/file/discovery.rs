@@ -44,12 +44,9 @@ pub(super) fn discover(settings: &Settings, known: &BTreeSet<String>, lost: &Los
         taken.push((parsed, lost.has(id)));
     }
     let found = settings.pattern.list().map_err(within)?;
-    if found.is_empty() {
+    if found.is_empty() && !settings.follow {
         let text = settings.pattern.text();
-        if !settings.follow {
-            return Err(within(Error::user(format!("no file fits {text}: correct the path, or set follow: true to wait for files"))));
-        }
-        tracing::debug!(source = settings.uid.as_str(), "no file fits {text} yet");
+        return Err(within(Error::user(format!("no file fits {text}: correct the path, or set follow: true to wait for files"))));
     }
     let mut splits = Vec::new();
     for file in found {

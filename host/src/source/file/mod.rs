@@ -30,6 +30,7 @@ use serde_json::Value;
 use settings::Settings;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The source type `file`: see [`FileOptions`].
@@ -48,7 +49,7 @@ impl SourceType for FileType {
     fn create(&self, uid: &str, options: &Value) -> Result<Arc<dyn Source>, Vec<Fault>> {
         let (options, settings) = FileOptions::parse(uid, options)?;
         let limiter = options.rate.map(|rate| Arc::new(RateLimiter::new(rate)));
-        Ok(Arc::new(Files { settings: Arc::new(settings), limiter, lost: LostSplits::default() }))
+        Ok(Arc::new(Files { settings: Arc::new(settings), limiter, lost: LostSplits::default(), has_warned: AtomicBool::new(false) }))
     }
 }
 
@@ -57,6 +58,8 @@ struct Files {
     settings: Arc<Settings>,
     limiter: Option<Arc<RateLimiter>>,
     lost: LostSplits,
+    /// Whether it was said that there are no files yet.
+    has_warned: AtomicBool,
 }
 
 #[async_trait]
@@ -66,9 +69,16 @@ impl Source for Files {
             // Resolved once, when the job started.
             return Ok(Vec::new());
         }
+        let is_first = known.is_empty();
         let (settings, known, lost) = (Arc::clone(&self.settings), known.clone(), self.lost.clone());
         let found = tokio::task::spawn_blocking(move || discover(&settings, &known, &lost)).await;
-        found.map_err(|error| Error::internal(format!("source {}: looking for files broke off", self.settings.uid)).caused_by(error))?
+        let found = found
+            .map_err(|error| Error::internal(format!("source {}: looking for files broke off", self.settings.uid)).caused_by(error))??;
+        if self.settings.follow && found.is_empty() && is_first && !self.has_warned.swap(true, Ordering::Relaxed) {
+            let (source, path) = (self.settings.uid.as_str(), self.settings.pattern.text());
+            tracing::warn!(source, "no file with a line in it fits {path} yet: waiting for one");
+        }
+        Ok(found)
     }
 
     fn discovery_interval(&self) -> Option<Duration> {

@@ -276,3 +276,29 @@ async fn the_thread_ends_with_its_reader() {
     }
     panic!("the thread goes on");
 }
+
+/// Not a benchmark, but a guard: a line must not cost an allocation or a system call.
+#[tokio::test]
+async fn lines_come_fast() {
+    let folder = Folder::new();
+    folder.write("a.log", format!("{}\n", "x".repeat(99)).repeat(500_000));
+    let source = folder.source("a.log", json!({}));
+    let context = ReaderContext {
+        uid: "in".into(),
+        subtask: 0,
+        parallelism: 1,
+        limits: BatchLimits { records: 512, ..LIMITS },
+        split_table: SplitTable::default(),
+    };
+    let mut reader = source.open(context).await.unwrap();
+    reader.add_splits(source.discover(&BTreeSet::new()).await.unwrap()).await.unwrap();
+    let (mut batch, start, mut records) = (Batch::default(), std::time::Instant::now(), 0);
+    while reader.next_batch(&mut batch).await.unwrap() == ReadStatus::Open {
+        records += batch.len();
+        batch.clear();
+    }
+    let per_second = (records + batch.len()) as f64 / start.elapsed().as_secs_f64();
+    assert_eq!(records + batch.len(), 500_000);
+    eprintln!("{:.1} M lines/s", per_second / 1e6);
+    assert!(per_second > 3e5, "{per_second}");
+}
