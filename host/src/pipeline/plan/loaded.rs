@@ -5,6 +5,7 @@ use crate::Error;
 use crate::pipeline::Job;
 use crate::plugin::{LoadedPlugin, PluginHost, PluginReference};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The plugins of a job, loaded; or why one could not be.
 #[derive(Debug, Default)]
@@ -19,9 +20,9 @@ impl LoadedPlugins {
         for operator in &job.spec().operators {
             // What is no reference is a fault that the plan finds.
             let Ok(reference) = operator.plugin.parse::<PluginReference>() else { continue };
-            if !plugins.contains_key(&reference) {
-                let loaded = host.load(&reference, job.base()).await;
-                plugins.insert(reference, loaded);
+            if let Entry::Vacant(place) = plugins.entry(reference) {
+                let loaded = host.load(place.key(), job.base()).await;
+                place.insert(loaded);
             }
         }
         Self { plugins }

@@ -24,6 +24,7 @@ pub(super) struct Barrier {
 
 /// What flows through a channel.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "almost all elements are batches: a box would be an allocation for each")]
 pub(super) enum Element {
     /// Records.
     Batch(Batch),
@@ -109,6 +110,7 @@ impl Drop for Sender {
 
 /// What a task finds at its gate.
 #[derive(Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "almost all arrivals are batches: a box would be an allocation for each")]
 pub(super) enum Arrival {
     /// An element of a channel.
     Element(usize, Element),

@@ -157,10 +157,10 @@ impl Coordinator<'_> {
         for asked in self.progress.asked.drain(..) {
             let _gone = asked.send(Err("the job ended before the checkpoint".into()));
         }
-        if matches!(end, RunEnd::Finished | RunEnd::Stopped) {
-            if let Err(error) = self.close_tasks().await {
-                return RunEnd::Failed(error);
-            }
+        if matches!(end, RunEnd::Finished | RunEnd::Stopped)
+            && let Err(error) = self.close_tasks().await
+        {
+            return RunEnd::Failed(error);
         }
         self.running.shutdown().await;
         end
