@@ -1,6 +1,7 @@
 //! The state of a job, read only.
 
 use crate::host::JobControl;
+use crate::telemetry::Metrics;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -9,10 +10,11 @@ use axum::{Json, Router};
 use serde_json::json;
 
 /// The routes.
-pub(super) fn router(control: JobControl) -> Router {
+pub(super) fn router(control: JobControl, metrics: Metrics) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
+        .route("/metrics", get(move || async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.encode()) }))
         .route("/v1/jobs", get(jobs))
         .route("/v1/jobs/{id}", get(job))
         .route("/v1/jobs/{id}/checkpoints", get(checkpoints))

@@ -109,7 +109,7 @@ async fn run_job(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
     };
     let control = handle.control();
     if let Some(address) = arguments.status_address
-        && let Err(error) = crate::api::serve_status(address, control.clone()).await
+        && let Err(error) = crate::api::serve_status(address, control.clone(), host.metrics().clone()).await
     {
         return fail(&format!("the status cannot be served at {address}: {error}"), 1);
     }

@@ -3,8 +3,9 @@
 use super::operators::PluginOperators;
 use crate::Error;
 use crate::pipeline::Plan;
-use crate::pipeline::run::{JobCommand, JobEnd, JobStatus, NodeCounters, NodeStatus};
+use crate::pipeline::run::{JobCommand, JobEnd, JobStatus, NodeStatus, node_statuses};
 use crate::plugin::PluginCounts;
+use crate::telemetry::JobMetrics;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -15,7 +16,7 @@ use tokio::task::JoinHandle;
 pub struct JobHandle {
     pub(super) plan: Arc<Plan>,
     pub(super) status: watch::Receiver<JobStatus>,
-    pub(super) counters: Arc<Vec<NodeCounters>>,
+    pub(super) metrics: Arc<JobMetrics>,
     pub(super) dropped: Arc<AtomicU64>,
     pub(super) operators: Arc<PluginOperators>,
     pub(super) control: mpsc::Sender<JobCommand>,
@@ -27,7 +28,7 @@ pub struct JobHandle {
 pub struct JobControl {
     plan: Arc<Plan>,
     status: watch::Receiver<JobStatus>,
-    counters: Arc<Vec<NodeCounters>>,
+    metrics: Arc<JobMetrics>,
     dropped: Arc<AtomicU64>,
     operators: Arc<PluginOperators>,
     control: mpsc::Sender<JobCommand>,
@@ -39,7 +40,7 @@ impl JobHandle {
         JobControl {
             plan: Arc::clone(&self.plan),
             status: self.status.clone(),
-            counters: Arc::clone(&self.counters),
+            metrics: Arc::clone(&self.metrics),
             dropped: Arc::clone(&self.dropped),
             operators: Arc::clone(&self.operators),
             control: self.control.clone(),
@@ -73,7 +74,7 @@ impl JobControl {
 
     /// Records and bytes of every node, in the order of the plan.
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        self.counters.iter().map(NodeCounters::read).collect()
+        node_statuses(&self.plan, &self.metrics)
     }
 
     /// Records that were dropped because they had no key (`on-missing-key: drop`, or an operator that skips what it cannot process).

@@ -26,6 +26,7 @@ use crate::pipeline::{Connectors, Job, JobSpec};
 use crate::plugin::{EngineOptions, PluginHost, PluginRegistry};
 use crate::sink::SinkType;
 use crate::source::SourceType;
+use crate::telemetry::Metrics;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -34,6 +35,7 @@ use std::sync::Arc;
 pub struct Host {
     connectors: Arc<Connectors>,
     plugins: Arc<PluginHost>,
+    metrics: Metrics,
 }
 
 /// Makes a [`Host`].
@@ -53,6 +55,11 @@ impl Host {
     /// The types of sources and sinks that job files can name.
     pub fn connectors(&self) -> &Connectors {
         &self.connectors
+    }
+
+    /// The metrics of all jobs.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Loads plugins.
@@ -122,6 +129,6 @@ impl HostBuilder {
         if let Some(registry) = self.registry {
             plugins = plugins.with_registry(registry);
         }
-        Ok(Host { connectors: Arc::new(self.connectors), plugins: Arc::new(plugins) })
+        Ok(Host { connectors: Arc::new(self.connectors), plugins: Arc::new(plugins), metrics: Metrics::new() })
     }
 }

@@ -7,6 +7,7 @@ use crate::pipeline::plan::{LoadedPlugins, OperatorNode};
 use crate::pipeline::run::{OpenOperator, OperatorTask};
 use crate::plugin::{OperatorContext, PluginCounts, PluginMetrics};
 use crate::record::KeyGroups;
+use crate::telemetry::{JobMetrics, PluginReading};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +28,13 @@ struct Kept {
 }
 
 impl PluginOperators {
-    pub(super) fn new(plan: &Plan, loaded: LoadedPlugins) -> Self {
+    pub(super) fn new(plan: &Plan, loaded: LoadedPlugins, job: &JobMetrics) -> Self {
         let kept = |(node, _): (&crate::pipeline::plan::Node, &OperatorNode)| {
-            let metrics = (0..node.parallelism).map(|_| Arc::default()).collect();
+            let metrics: Vec<Arc<PluginMetrics>> = (0..node.parallelism).map(|_| Arc::default()).collect();
+            for (subtask, metrics) in metrics.iter().enumerate() {
+                let metrics = Arc::clone(metrics);
+                job.task(&node.uid, subtask).read_plugin_from(move || reading(metrics.counts()));
+            }
             (node.uid.to_string(), Kept { isolation: Isolation::default(), metrics })
         };
         Self { loaded, kept: plan.operators().map(kept).collect() }
@@ -42,6 +47,20 @@ impl PluginOperators {
             counts.extend(kept.metrics.iter().enumerate().map(|(subtask, metrics)| (uid.clone(), subtask, metrics.counts())));
         }
         counts
+    }
+}
+
+fn reading(counts: PluginCounts) -> PluginReading {
+    PluginReading {
+        calls: counts.calls,
+        call_time: counts.call_time,
+        traps: counts.traps,
+        failures: counts.failures,
+        skipped: counts.skipped,
+        dead_letters: counts.dead_letters,
+        dropped_timers: counts.dropped_timers,
+        memory_bytes: counts.memory_bytes,
+        counters: counts.named,
     }
 }
 

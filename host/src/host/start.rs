@@ -10,7 +10,7 @@ use crate::checkpoint::recovery::{FilesAt, StartOptions, read_manifest};
 use crate::checkpoint::storage::{self, CheckpointStorage, OpenError, StorageOptions};
 use crate::config::Faults;
 use crate::pipeline::plan::LoadedPlugins;
-use crate::pipeline::run::{StartChoice, StatusWriter, Supervisor, node_counters};
+use crate::pipeline::run::{StartChoice, StatusWriter, Supervisor};
 use crate::pipeline::{Job, Plan};
 use std::path::Path;
 use std::sync::Arc;
@@ -76,23 +76,23 @@ impl Host {
             None => None,
         };
         let choice = choice(options, storage.is_some()).await?;
-        let counters = Arc::new(node_counters(&plan));
+        let metrics = self.metrics.job(&plan.name);
         let dropped = Arc::new(AtomicU64::new(0));
-        let status = Arc::new(StatusWriter::new(&plan.name));
+        let status = Arc::new(StatusWriter::new(&plan.name, Arc::clone(&metrics)));
         let (control, commands) = mpsc::channel(COMMANDS);
-        let operators = Arc::new(PluginOperators::new(&plan, loaded));
+        let operators = Arc::new(PluginOperators::new(&plan, loaded, &metrics));
         let supervisor = Supervisor {
             plan: Arc::clone(&plan),
             operators: Arc::clone(&operators) as _,
             storage,
             choice,
-            counters: Arc::clone(&counters),
+            metrics: Arc::clone(&metrics),
             dropped: Arc::clone(&dropped),
             control: commands,
             status: Arc::clone(&status),
         };
         let ended = tokio::spawn(supervisor.run());
-        Ok(JobHandle { plan, status: status.subscribe(), counters, dropped, operators, control, ended })
+        Ok(JobHandle { plan, status: status.subscribe(), metrics, dropped, operators, control, ended })
     }
 }
 

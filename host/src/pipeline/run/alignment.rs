@@ -88,7 +88,8 @@ mod tests {
     use std::collections::VecDeque;
 
     fn barrier(sequence: u64) -> Barrier {
-        Barrier { sequence, checkpoint: sequence, last: false }
+        static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+        Barrier { sequence, checkpoint: sequence, last: false, triggered: *START }
     }
 
     /// Feeds channels of numbered records and barriers in the order of `choices`, holding channels back as told. Returns for each

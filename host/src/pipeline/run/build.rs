@@ -5,7 +5,6 @@ use super::alignment::{Alignment, Mode};
 use super::channel::{Gate, Sender};
 use super::exchange::{ExchangeOptions, ExchangeWriter, MissingKey};
 use super::open::{HeadPlan, NodePlan, OutputPlan, TargetPlan, TaskPlan};
-use super::status::NodeCounters;
 use super::task::GateHead;
 use crate::Error;
 use crate::checkpoint::protocol::JobSnapshot;
@@ -13,6 +12,7 @@ use crate::pipeline::plan::{Edge, Exchange, NodeKind, Plan};
 use crate::pipeline::spec::{CheckpointMode, ErrorPolicy};
 use crate::record::SplitTable;
 use crate::source::Split;
+use crate::telemetry::{JobMetrics, TaskMetrics};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -52,7 +52,7 @@ impl Channels {
 pub(super) fn tasks(
     plan: &Plan,
     snapshot: &JobSnapshot,
-    counters: &[NodeCounters],
+    metrics: &JobMetrics,
     split_table: &SplitTable,
     dropped: &Arc<AtomicU64>,
 ) -> Result<Vec<TaskPlan>, Error> {
@@ -63,14 +63,15 @@ pub(super) fn tasks(
             let mut nodes = Vec::with_capacity(chain.nodes.len());
             for index in &chain.nodes {
                 let node = &plan.nodes[*index];
+                let metrics = metrics.task(&node.uid, usize::from(subtask));
                 let mut outputs = Vec::new();
                 for edge in plan.outputs(*index) {
-                    outputs.push(output(plan, edge, subtask, &chain.nodes, &mut channels, split_table, dropped)?);
+                    outputs.push(output(plan, edge, subtask, &chain.nodes, &mut channels, split_table, dropped, &metrics)?);
                 }
                 nodes.push(NodePlan {
                     node: node.clone(),
                     outputs,
-                    counters: Arc::clone(&counters[*index].counters),
+                    metrics,
                     restored: snapshot.operators.get(&*node.uid).cloned(),
                     keyed_inputs: keyed_inputs(plan, *index),
                 });
@@ -131,6 +132,7 @@ fn output(
     channels: &mut Channels,
     split_table: &SplitTable,
     dropped: &Arc<AtomicU64>,
+    metrics: &Arc<TaskMetrics>,
 ) -> Result<OutputPlan, Error> {
     if plan.is_chained(edge) {
         let index = chain.iter().position(|node| *node == edge.to);
@@ -156,6 +158,7 @@ fn output(
         limits: plan.settings.batch,
         split_table: split_table.clone(),
         dropped: Arc::clone(dropped),
+        metrics: Arc::clone(metrics),
     };
     Ok(OutputPlan { route: edge.route, target: TargetPlan::Exchange(ExchangeWriter::new(options, senders)?) })
 }

@@ -7,12 +7,12 @@ use crate::operator::{Operator, Outputs, Times};
 use crate::record::Batch;
 use crate::sink::{Guarantee, SinkWriter};
 use crate::state::StateWriter;
+use crate::telemetry::TaskMetrics;
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Event time before any record.
 pub(super) const NO_WATERMARK: i64 = i64::MIN;
@@ -43,33 +43,12 @@ pub(super) enum Target {
     Exchange(ExchangeWriter),
 }
 
-/// Records that went into and out of a node, for people.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) records_in: AtomicU64,
-    pub(crate) records_out: AtomicU64,
-    pub(crate) bytes_in: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
-}
-
-impl Counters {
-    fn received(&self, batch: &Batch) {
-        self.records_in.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        self.bytes_in.fetch_add(batch.byte_len() as u64, Ordering::Relaxed);
-    }
-
-    fn emitted(&self, batch: &Batch) {
-        self.records_out.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        self.bytes_out.fetch_add(batch.byte_len() as u64, Ordering::Relaxed);
-    }
-}
-
 /// One node of a chain.
 pub(super) struct ChainNode {
     pub(super) uid: Arc<str>,
     pub(super) work: Work,
     pub(super) outputs: Vec<Output>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) metrics: Arc<TaskMetrics>,
     /// Whether the next snapshot of an operator is a whole one, which replaces the files before it.
     pub(super) whole_snapshot: bool,
 }
@@ -118,7 +97,8 @@ impl Chain {
         let times = self.times();
         while let Some((index, input, batch)) = self.waiting.pop_front() {
             let node = &mut self.nodes[index];
-            node.counters.received(&batch);
+            node.metrics.received(batch.len(), batch.byte_len());
+            let began = Instant::now();
             match &mut node.work {
                 Work::Source => return Err(Error::internal(format!("source {} was sent a batch", node.uid))),
                 Work::Operator(operator) => {
@@ -126,8 +106,10 @@ impl Chain {
                 }
                 Work::Sink(writer, _) => {
                     writer.write(&batch).await.map_err(|error| error.within(format!("sink {}", node.uid)))?;
+                    node.metrics.sent(batch.len(), batch.byte_len());
                 }
             }
+            node.metrics.busy(began.elapsed());
             self.route(index).await?;
         }
         Ok(())
@@ -137,7 +119,7 @@ impl Chain {
     async fn route(&mut self, index: usize) -> Result<(), Error> {
         for (route, batch) in self.emitted.drain() {
             let node = &mut self.nodes[index];
-            node.counters.emitted(&batch);
+            node.metrics.sent(batch.len(), batch.byte_len());
             let mut readers = node.outputs.iter().filter(|output| output.route == route).count();
             let mut batch = Some(batch);
             for output in &mut node.outputs {
@@ -197,6 +179,7 @@ impl Chain {
             return Ok(());
         }
         self.watermark = watermark;
+        self.nodes.iter().for_each(|node| node.metrics.set_watermark(watermark));
         for index in 0..self.nodes.len() {
             self.advance_node(index, true).await?;
         }
@@ -242,6 +225,21 @@ impl Chain {
         }
         self.for_all_exchanges(&Element::Barrier(barrier)).await?;
         Ok(snapshots)
+    }
+
+    /// The task has waited for its input.
+    pub(super) fn idle(&self, time: Duration) {
+        self.nodes.iter().take(1).for_each(|head| head.metrics.idle(time));
+    }
+
+    /// How many records the source knows to wait.
+    pub(super) fn pending(&self, records: Option<u64>) {
+        self.nodes.iter().take(1).for_each(|head| head.metrics.set_pending(records));
+    }
+
+    /// A barrier has come through the head.
+    pub(super) fn aligned(&self, start_delay: Duration, alignment: Duration) {
+        self.nodes.iter().for_each(|node| node.metrics.aligned(start_delay, alignment));
     }
 
     /// Sends records that wait for their batch to fill up.

@@ -6,6 +6,7 @@
 use crate::record::Batch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::sync::Notify;
 
 /// Batches that a channel holds at most: enough that neither side waits for the other's wake-up, few enough that a barrier is soon through.
@@ -20,6 +21,8 @@ pub(super) struct Barrier {
     pub(super) checkpoint: u64,
     /// Whether sources stop reading behind it.
     pub(super) last: bool,
+    /// When the coordinator sent it.
+    pub(super) triggered: Instant,
 }
 
 /// What flows through a channel.
@@ -217,7 +220,9 @@ mod tests {
         Element::Batch(Batch::default())
     }
 
-    const BARRIER: Element = Element::Barrier(Barrier { sequence: 1, checkpoint: 1, last: false });
+    fn barrier() -> Element {
+        Element::Barrier(Barrier { sequence: 1, checkpoint: 1, last: false, triggered: Instant::now() })
+    }
 
     #[tokio::test]
     async fn a_full_channel_makes_the_sender_wait_but_not_a_barrier() {
@@ -227,7 +232,7 @@ mod tests {
             sender.send(batch()).now_or_never().unwrap().unwrap();
         }
         assert!(sender.send(batch()).now_or_never().is_none());
-        sender.send(BARRIER).now_or_never().unwrap().unwrap();
+        sender.send(barrier()).now_or_never().unwrap().unwrap();
         assert_eq!(gate.contents(0).len(), CHANNEL_BATCHES + 1);
         gate.next().await.unwrap();
         sender.send(batch()).now_or_never().unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use super::channel::Barrier;
 use super::compaction;
-use super::status::{CheckpointKind, CheckpointStart, StatusWriter};
+use super::status::{CheckpointKind, CheckpointStart, StatusWriter, Timings};
 use super::task::{Command, TaskId, is_disconnect};
 use super::upload::{Acknowledgement, Event, StateFolder};
 use crate::Error;
@@ -76,12 +76,12 @@ enum Purpose {
 struct InProgress {
     barrier: Barrier,
     purpose: Purpose,
-    triggered: Instant,
     draft: CheckpointDraft,
     missing: HashSet<TaskId>,
     alignment: Duration,
     synchronous: Duration,
     asynchronous: Duration,
+    start_delay: Duration,
 }
 
 /// The coordinator of one run.
@@ -288,7 +288,7 @@ impl Coordinator<'_> {
         self.progress.sequence += 1;
         let last = matches!(purpose, Purpose::EndOfInput | Purpose::Stop);
         let checkpoint = self.run.as_ref().map_or(0, |run| run.next_slot().0);
-        let barrier = Barrier { sequence: self.progress.sequence, checkpoint, last };
+        let barrier = Barrier { sequence: self.progress.sequence, checkpoint, last, triggered: Instant::now() };
         let draft = CheckpointDraft {
             attempt: Attempt::random(),
             triggered_at_millis: u64::try_from(super::chain::now_millis()).unwrap_or(0),
@@ -302,12 +302,12 @@ impl Coordinator<'_> {
         self.progress.current = Some(InProgress {
             barrier,
             purpose,
-            triggered: Instant::now(),
             draft,
             missing: (0..self.tasks.len()).collect(),
             alignment: Duration::ZERO,
             synchronous: Duration::ZERO,
             asynchronous: Duration::ZERO,
+            start_delay: Duration::ZERO,
         });
         self.tell_sources(&Command::Trigger(barrier)).await;
     }
@@ -329,6 +329,7 @@ impl Coordinator<'_> {
         current.alignment = current.alignment.max(acknowledgement.alignment);
         current.synchronous = current.synchronous.max(acknowledgement.synchronous);
         current.asynchronous = current.asynchronous.max(acknowledgement.asynchronous);
+        current.start_delay = current.start_delay.max(acknowledgement.start_delay);
         add(&mut current.draft, acknowledgement);
         current.missing.remove(&task);
         if !current.missing.is_empty() {
@@ -369,8 +370,14 @@ impl Coordinator<'_> {
     }
 
     async fn completed(&mut self, current: &mut InProgress, completed: &Completed) -> Result<(), RunEnd> {
-        let timings = (current.triggered.elapsed(), current.alignment, current.synchronous, current.asynchronous);
-        self.status.checkpoint_completed(current.barrier.checkpoint, completed, current.draft.uploaded_bytes, timings);
+        let timings = Timings {
+            end_to_end: current.barrier.triggered.elapsed(),
+            alignment: current.alignment,
+            synchronous: current.synchronous,
+            asynchronous: current.asynchronous,
+            start_delay: current.start_delay,
+        };
+        self.status.checkpoint_completed(current.barrier.checkpoint, completed, current.draft.uploaded_bytes, &timings);
         if let Purpose::Asked(answers) = &mut current.purpose {
             for answer in answers.drain(..) {
                 let _gone = answer.send(Ok(completed.slot.0));
@@ -389,7 +396,7 @@ impl Coordinator<'_> {
         }
         self.compact(completed);
         let pause = self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.min_pause);
-        self.schedule_after(current.triggered, pause);
+        self.schedule_after(current.barrier.triggered, pause);
         Ok(())
     }
 
@@ -404,7 +411,7 @@ impl Coordinator<'_> {
     /// Gives a checkpoint up: the job goes on, and what was prepared goes into the next one.
     fn give_up(&mut self, current: InProgress, reason: &str) -> Result<(), RunEnd> {
         let sequence = current.barrier.sequence;
-        self.status.checkpoint_failed(current.barrier.checkpoint, reason, current.triggered.elapsed());
+        self.status.checkpoint_failed(current.barrier.checkpoint, reason, current.barrier.triggered.elapsed());
         self.progress.given_up.insert(sequence, current.draft.attempt);
         if let Some(run) = &mut self.run {
             run.give_up(&current.draft);
@@ -429,13 +436,13 @@ impl Coordinator<'_> {
                 current.barrier.checkpoint
             ))));
         }
-        self.schedule_after(current.triggered, self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.min_pause));
+        self.schedule_after(current.barrier.triggered, self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.min_pause));
         Ok(())
     }
 
     fn expire_if_due(&mut self) -> Result<(), RunEnd> {
         let Some(timeout) = self.settings.as_ref().map(|settings| settings.timeout) else { return Ok(()) };
-        let expired = |current: &mut InProgress| !current.barrier.last && current.triggered.elapsed() >= timeout;
+        let expired = |current: &mut InProgress| !current.barrier.last && current.barrier.triggered.elapsed() >= timeout;
         match self.progress.current.take_if(expired) {
             Some(current) => {
                 let missing = current.missing.len();
@@ -461,7 +468,7 @@ impl Coordinator<'_> {
     fn wake_at(&self) -> Instant {
         let timeout = self.settings.as_ref().map_or(NEVER, |settings| settings.timeout);
         match &self.progress.current {
-            Some(current) if !current.barrier.last => current.triggered + timeout,
+            Some(current) if !current.barrier.last => current.barrier.triggered + timeout,
             Some(_) => Instant::now() + NEVER,
             None => self.progress.next_trigger,
         }

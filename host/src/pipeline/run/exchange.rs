@@ -6,9 +6,13 @@ use crate::pipeline::plan::Exchange;
 use crate::pipeline::spec::{KeyBy, OnMissingKey};
 use crate::record::{Batch, JsonPointer, KeyGroups, SplitTable};
 use crate::source::BatchLimits;
+use crate::telemetry::TaskMetrics;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A send that takes as long as this has waited for room.
+const WAIT: Duration = Duration::from_micros(50);
 
 /// What becomes of a record without a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,7 @@ pub(super) struct ExchangeWriter {
     limits: BatchLimits,
     split_table: SplitTable,
     dropped: Arc<AtomicU64>,
+    metrics: Arc<TaskMetrics>,
     key: Vec<u8>,
 }
 
@@ -65,6 +70,8 @@ pub(super) struct ExchangeOptions<'a> {
     pub(super) split_table: SplitTable,
     /// Counts the records without a key that were dropped.
     pub(super) dropped: Arc<AtomicU64>,
+    /// Those of the sending node, for the time that it waits for room.
+    pub(super) metrics: Arc<TaskMetrics>,
 }
 
 impl ExchangeWriter {
@@ -90,6 +97,7 @@ impl ExchangeWriter {
             limits: options.limits,
             split_table: options.split_table,
             dropped: options.dropped,
+            metrics: options.metrics,
             key: Vec::new(),
         })
     }
@@ -196,7 +204,12 @@ impl ExchangeWriter {
     }
 
     async fn put(&self, target: usize, element: Element) -> Result<(), Error> {
+        let began = Instant::now();
         let sent = self.senders[target].send(element).await;
+        let waited = began.elapsed();
+        if waited >= WAIT {
+            self.metrics.back_pressured(waited);
+        }
         sent.map_err(|gone| Error::internal(format!("the channel to {}, subtask {target}, is closed", self.to)).caused_by(gone))
     }
 }

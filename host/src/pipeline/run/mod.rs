@@ -28,5 +28,5 @@ pub use supervisor::{JobEnd, StartChoice};
 
 pub(crate) use coordinator::JobCommand;
 pub(crate) use open::{OpenOperator, OperatorTask};
-pub(crate) use status::{NodeCounters, StatusWriter};
-pub(crate) use supervisor::{Supervisor, node_counters};
+pub(crate) use status::{StatusWriter, node_statuses};
+pub(crate) use supervisor::Supervisor;

@@ -1,6 +1,6 @@
 //! Opens the nodes of a task, inside of the task: operators restore their state in parallel.
 
-use super::chain::{Chain, ChainNode, Counters, Output, Target, Work};
+use super::chain::{Chain, ChainNode, Output, Target, Work};
 use super::exchange::ExchangeWriter;
 use super::task::{GateHead, Head, SourceHead};
 use super::upload::read_state_file;
@@ -13,6 +13,7 @@ use crate::record::{KeyGroups, SplitTable};
 use crate::sink::WriterContext;
 use crate::source::{BatchLimits, ReaderContext, Split};
 use crate::state::StateReader;
+use crate::telemetry::TaskMetrics;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub(crate) trait OpenOperator: Send + Sync {
 pub(super) struct NodePlan {
     pub(super) node: Node,
     pub(super) outputs: Vec<OutputPlan>,
-    pub(super) counters: Arc<Counters>,
+    pub(super) metrics: Arc<TaskMetrics>,
     pub(super) restored: Option<OperatorState>,
     pub(super) keyed_inputs: Vec<bool>,
 }
@@ -131,7 +132,7 @@ async fn open_source(node: &Node, subtask: u16, splits: Vec<Split>, context: &Ru
 }
 
 async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result<ChainNode, Error> {
-    let NodePlan { node, outputs, counters, restored, keyed_inputs } = plan;
+    let NodePlan { node, outputs, metrics, restored, keyed_inputs } = plan;
     let (work, whole_snapshot) = match &node.kind {
         NodeKind::Source(_) => (Work::Source, false),
         NodeKind::Sink(sink) => {
@@ -158,7 +159,7 @@ async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result
             TargetPlan::Exchange(writer) => Target::Exchange(writer),
         },
     });
-    Ok(ChainNode { uid: Arc::clone(&node.uid), work, outputs: outputs.collect(), counters, whole_snapshot })
+    Ok(ChainNode { uid: Arc::clone(&node.uid), work, outputs: outputs.collect(), metrics, whole_snapshot })
 }
 
 /// Opens an operator and restores its state. True: its chain of state files begins anew with the next snapshot.

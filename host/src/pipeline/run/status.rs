@@ -1,11 +1,13 @@
 //! What people see of a job: its state, checkpoints with the fields of Flink's monitoring API, restarts and exceptions.
 
-use super::chain::{Counters, now_millis};
+use super::chain::now_millis;
 use crate::checkpoint::commit::Completed;
+use crate::pipeline::Plan;
+use crate::pipeline::plan::{Node, NodeKind};
+use crate::telemetry::{CheckpointReading, JobMetrics};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -204,28 +206,32 @@ pub struct NodeStatus {
     pub bytes_out: u64,
 }
 
-/// The counters of a node.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeCounters {
-    pub(crate) uid: Arc<str>,
-    pub(crate) kind: &'static str,
-    pub(crate) parallelism: u16,
-    pub(crate) counters: Arc<Counters>,
-}
-
-impl NodeCounters {
-    pub(crate) fn read(&self) -> NodeStatus {
-        let counters = &self.counters;
-        NodeStatus {
-            uid: self.uid.to_string(),
-            kind: self.kind,
-            parallelism: self.parallelism,
-            records_in: counters.records_in.load(Ordering::Relaxed),
-            records_out: counters.records_out.load(Ordering::Relaxed),
-            bytes_in: counters.bytes_in.load(Ordering::Relaxed),
-            bytes_out: counters.bytes_out.load(Ordering::Relaxed),
+/// Records and bytes of every node of a plan, in its order: the sums of its subtasks.
+pub(crate) fn node_statuses(plan: &Plan, metrics: &JobMetrics) -> Vec<NodeStatus> {
+    let of = |node: &Node| {
+        let mut status = NodeStatus {
+            uid: node.uid.to_string(),
+            kind: match node.kind {
+                NodeKind::Source(_) => "source",
+                NodeKind::Operator(_) => "operator",
+                NodeKind::Sink(_) => "sink",
+            },
+            parallelism: node.parallelism,
+            records_in: 0,
+            records_out: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+        };
+        for subtask in 0..node.parallelism {
+            let reading = metrics.task(&node.uid, usize::from(subtask)).reading();
+            status.records_in += reading.records_in;
+            status.records_out += reading.records_out;
+            status.bytes_in += reading.bytes_in;
+            status.bytes_out += reading.bytes_out;
         }
-    }
+        status
+    };
+    plan.nodes.iter().map(of).collect()
 }
 
 /// A checkpoint that begins.
@@ -236,36 +242,46 @@ pub(super) struct CheckpointStart {
     pub(super) subtasks: usize,
 }
 
-/// Alignment, standstill and upload, beside the time from end to end.
-pub(super) type Timings = (Duration, Duration, Duration, Duration);
+/// How long the parts of a checkpoint took; of its subtasks, the longest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timings {
+    pub(super) end_to_end: Duration,
+    pub(super) alignment: Duration,
+    pub(super) synchronous: Duration,
+    pub(super) asynchronous: Duration,
+    pub(super) start_delay: Duration,
+}
 
-/// Writes the status of a job.
+/// Writes the status of a job, and its metrics where they are about the job as a whole.
 #[derive(Debug)]
-pub(crate) struct StatusWriter(watch::Sender<JobStatus>);
+pub(crate) struct StatusWriter {
+    status: watch::Sender<JobStatus>,
+    metrics: Arc<JobMetrics>,
+}
 
 impl StatusWriter {
-    pub(crate) fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str, metrics: Arc<JobMetrics>) -> Self {
         let status = JobStatus { name: name.to_owned(), start_time: now_millis(), ..JobStatus::default() };
-        Self(watch::Sender::new(status))
+        Self { status: watch::Sender::new(status), metrics }
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<JobStatus> {
-        self.0.subscribe()
+        self.status.subscribe()
     }
 
     pub(super) fn state(&self, state: JobState) {
-        self.0.send_modify(|status| status.state = state);
+        self.status.send_modify(|status| status.state = state);
     }
 
     pub(super) fn running(&self) {
-        self.0.send_modify(|status| {
+        self.status.send_modify(|status| {
             status.state = JobState::Running;
             status.trouble = None;
         });
     }
 
     pub(super) fn run(&self, id: Option<String>, generation: u64) {
-        self.0.send_modify(|status| {
+        self.status.send_modify(|status| {
             status.id = id;
             status.generation = generation;
         });
@@ -273,7 +289,7 @@ impl StatusWriter {
 
     pub(super) fn restored(&self, id: u64, external_path: String) {
         let restored = RestoredInfo { id, restore_timestamp: now_millis(), is_savepoint: false, external_path };
-        self.0.send_modify(|status| {
+        self.status.send_modify(|status| {
             status.checkpoints.counts.restored += 1;
             status.checkpoints.latest.restored = Some(restored);
         });
@@ -281,10 +297,11 @@ impl StatusWriter {
 
     pub(super) fn failure(&self, message: &str, restarts: bool) {
         let exception = ExceptionInfo { timestamp: now_millis(), message: message.to_owned() };
-        self.0.send_modify(|status| {
+        self.status.send_modify(|status| {
             status.exceptions.push_front(exception);
             status.exceptions.truncate(HISTORY);
             if restarts {
+                self.metrics.restarted();
                 status.restarts += 1;
                 status.state = JobState::Restarting;
             }
@@ -299,7 +316,7 @@ impl StatusWriter {
     }
 
     pub(super) fn warn(&self, trouble: &str) {
-        self.0.send_modify(|status| status.trouble = Some(trouble.to_owned()));
+        self.status.send_modify(|status| status.trouble = Some(trouble.to_owned()));
     }
 
     pub(super) fn checkpoint_started(&self, start: &CheckpointStart) {
@@ -321,7 +338,8 @@ impl StatusWriter {
             discarded: false,
             failure_message: None,
         };
-        self.0.send_modify(|status| {
+        self.metrics.checkpoint_triggered();
+        self.status.send_modify(|status| {
             status.checkpoints.counts.total += 1;
             status.checkpoints.counts.in_progress += 1;
             status.checkpoints.history.push_front(info);
@@ -329,9 +347,15 @@ impl StatusWriter {
         });
     }
 
-    pub(super) fn checkpoint_completed(&self, id: u64, completed: &Completed, uploaded: u64, timings: Timings) {
-        let (duration, alignment, synchronous, asynchronous) = timings;
-        self.0.send_modify(|status| {
+    pub(super) fn checkpoint_completed(&self, id: u64, completed: &Completed, uploaded: u64, timings: &Timings) {
+        self.metrics.checkpoint_completed(CheckpointReading {
+            duration: timings.end_to_end,
+            size_bytes: uploaded,
+            full_size_bytes: completed.snapshot.full_bytes(),
+            alignment: timings.alignment,
+            start_delay: timings.start_delay,
+        });
+        self.status.send_modify(|status| {
             status.trouble = None;
             let checkpoints = &mut status.checkpoints;
             checkpoints.counts.in_progress = checkpoints.counts.in_progress.saturating_sub(1);
@@ -342,19 +366,20 @@ impl StatusWriter {
             info.id = completed.slot.0;
             info.status = CheckpointState::Completed;
             info.latest_ack_timestamp = now_millis();
-            info.end_to_end_duration = millis(duration);
+            info.end_to_end_duration = millis(timings.end_to_end);
             info.state_size = completed.snapshot.full_bytes();
             info.checkpointed_size = uploaded;
-            info.alignment_duration = millis(alignment);
-            info.sync_duration = millis(synchronous);
-            info.async_duration = millis(asynchronous);
+            info.alignment_duration = millis(timings.alignment);
+            info.sync_duration = millis(timings.synchronous);
+            info.async_duration = millis(timings.asynchronous);
             info.external_path = status.id.as_ref().map(|job| format!("{job}/chk-{}", completed.slot));
             checkpoints.latest.completed = Some(info.clone());
         });
     }
 
     pub(super) fn checkpoint_failed(&self, id: u64, reason: &str, duration: Duration) {
-        self.0.send_modify(|status| {
+        self.metrics.checkpoint_failed();
+        self.status.send_modify(|status| {
             status.trouble = Some(format!("checkpoint {id} failed: {reason}"));
             let checkpoints = &mut status.checkpoints;
             checkpoints.counts.in_progress = checkpoints.counts.in_progress.saturating_sub(1);

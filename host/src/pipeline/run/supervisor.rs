@@ -1,12 +1,11 @@
 //! The supervisor of a job: starts it where it stands, runs it, and restarts it after a failure, until it ends.
 
 use super::build;
-use super::chain::Counters;
 use super::coordinator::{Coordinator, JobCommand, Progress, RunEnd, SourceTask, TaskHandle};
 use super::open::{OpenOperator, RunContext, TaskPlan};
 use super::parties::{PlanParties, resolve};
 use super::restart::{Restarts, Verdict};
-use super::status::{JobState, NodeCounters, StatusWriter};
+use super::status::{JobState, StatusWriter};
 use super::task::Task;
 use super::upload::{Event, StateFolder, Uploader};
 use crate::Error;
@@ -18,6 +17,7 @@ use crate::checkpoint::recovery::{FilesAt, Recovered, StartError, StartOptions, 
 use crate::checkpoint::storage::CheckpointStorage;
 use crate::pipeline::plan::{NodeKind, Plan};
 use crate::record::SplitTable;
+use crate::telemetry::JobMetrics;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -70,25 +70,10 @@ pub(crate) struct Supervisor {
     /// Where checkpoints are kept; none without checkpointing.
     pub(crate) storage: Option<Arc<dyn CheckpointStorage>>,
     pub(crate) choice: StartChoice,
-    pub(crate) counters: Arc<Vec<NodeCounters>>,
+    pub(crate) metrics: Arc<JobMetrics>,
     pub(crate) dropped: Arc<AtomicU64>,
     pub(crate) control: mpsc::Receiver<JobCommand>,
     pub(crate) status: Arc<StatusWriter>,
-}
-
-/// A counter set a node of the plan.
-pub(crate) fn node_counters(plan: &Plan) -> Vec<NodeCounters> {
-    let of = |node: &crate::pipeline::plan::Node| NodeCounters {
-        uid: Arc::clone(&node.uid),
-        kind: match node.kind {
-            NodeKind::Source(_) => "source",
-            NodeKind::Operator(_) => "operator",
-            NodeKind::Sink(_) => "sink",
-        },
-        parallelism: node.parallelism,
-        counters: Arc::new(Counters::default()),
-    };
-    plan.nodes.iter().map(of).collect()
 }
 
 /// Where a run begins.
@@ -227,7 +212,7 @@ impl Supervisor {
     async fn run_once(&mut self, mut beginning: Beginning, parties: &PlanParties, restarted: u64) -> Result<JobEnd, Error> {
         self.resolve_new_sources(&mut beginning).await?;
         let split_table = SplitTable::default();
-        let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.counters, &split_table, &self.dropped)?;
+        let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.metrics, &split_table, &self.dropped)?;
         let context = self.context(&beginning, restarted, split_table);
         let stop_was_asked = beginning.restored.as_ref().is_some_and(|restored| restored.snapshot.pending_stop.is_some());
         let mut coordinator = self.coordinator(&mut beginning, parties, tasks, &context);

@@ -41,6 +41,8 @@ pub(super) struct TaskSnapshot {
     pub(super) alignment: Duration,
     /// How long the chain stood still for it.
     pub(super) synchronous: Duration,
+    /// From the coordinator to the last channel's barrier.
+    pub(super) start_delay: Duration,
 }
 
 /// What a task reports.
@@ -103,7 +105,7 @@ impl Task {
         // What the last snapshot of each checkpoint held, until the checkpoint is completed.
         let mut positions: HashMap<u64, Vec<Split>> = HashMap::new();
         loop {
-            let wake = self.wake_at();
+            let (wake, waiting) = (self.wake_at(), Instant::now());
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
@@ -122,6 +124,8 @@ impl Task {
                 () = tokio::time::sleep_until(wake.into()) => self.tick().await?,
                 status = head.reader.next_batch(&mut batch), if reading => {
                     let status = status.map_err(|error| error.within(format!("source {}", head.uid)))?;
+                    self.chain.idle(waiting.elapsed());
+                    self.chain.pending(head.reader.pending_records());
                     self.emit(&mut batch, head.limits).await?;
                     if status == ReadStatus::Finished {
                         reading = false;
@@ -155,8 +159,8 @@ impl Task {
                 None => {
                     // Nothing is there: what waits for its batch to fill up would wait in vain.
                     self.chain.flush().await?;
-                    let wake = self.wake_at();
-                    tokio::select! {
+                    let (wake, waiting) = (self.wake_at(), Instant::now());
+                    let arrival = tokio::select! {
                         biased;
                         command = self.commands.recv() => match command {
                             None | Some(Command::Close) => return self.chain.close().await,
@@ -164,7 +168,9 @@ impl Task {
                         },
                         arrival = head.gate.next() => arrival.map_err(disconnected)?,
                         () = tokio::time::sleep_until(wake.into()) => continue,
-                    }
+                    };
+                    self.chain.idle(waiting.elapsed());
+                    arrival
                 }
             };
             self.arrived(arrival, &mut head, &mut inputs).await?;
@@ -216,8 +222,10 @@ impl Task {
 
     async fn snapshot(&mut self, barrier: Barrier, source: Option<(Arc<str>, Vec<Split>)>, alignment: Duration) -> Result<(), Error> {
         let began = Instant::now();
+        let start_delay = began.duration_since(barrier.triggered);
+        self.chain.aligned(start_delay, alignment);
         let nodes = self.chain.barrier(barrier).await?;
-        let snapshot = TaskSnapshot { barrier, source, nodes, alignment, synchronous: began.elapsed() };
+        let snapshot = TaskSnapshot { barrier, source, nodes, alignment, synchronous: began.elapsed(), start_delay };
         self.report(Report::Snapshot(snapshot)).await
     }
 

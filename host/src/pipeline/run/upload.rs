@@ -28,6 +28,8 @@ pub(super) struct Acknowledgement {
     pub(super) alignment: Duration,
     pub(super) synchronous: Duration,
     pub(super) asynchronous: Duration,
+    /// From the coordinator to the task.
+    pub(super) start_delay: Duration,
 }
 
 /// What the coordinator hears.
@@ -106,6 +108,7 @@ impl Uploader {
             alignment: snapshot.alignment,
             synchronous: snapshot.synchronous,
             asynchronous: Duration::ZERO,
+            start_delay: snapshot.start_delay,
         };
         for node in snapshot.nodes {
             match node {
