@@ -2,15 +2,17 @@
 //!
 //! Reading order: [`supervisor`] (start, run, restart) → [`parties`] (what a plan contributes to commits) → [`build`] and [`open`] (from the
 //! plan to tasks) → [`task`] (the head and its loop) → [`chain`] (the nodes of a task) → [`exchange`] and [`channel`] (from task to task) →
-//! [`alignment`] → [`coordinator`] (barriers, acknowledgements, commits) → [`upload`] and [`compaction`] (state files) → [`restart`] →
+//! [`alignment`] → [`coordinator`] (what happens to a run), [`checkpointing`] (barriers, acknowledgements, commits), [`discovery`] (new splits) → [`upload`] and [`compaction`] (state files) → [`restart`] →
 //! [`status`] (what people see).
 
 mod alignment;
 mod build;
 mod chain;
 mod channel;
+mod checkpointing;
 mod compaction;
 mod coordinator;
+mod discovery;
 mod exchange;
 mod open;
 mod parties;
