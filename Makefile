@@ -32,8 +32,8 @@ lint: ## Formatting, lints, documentation.
 	$(CARGO) clippy --release --workspace --all-targets --features waterwheel/testing,waterwheel/failpoints -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --document-private-items --lib
 
-bench: plugins ## Ratios against a baseline in the same run; a table, and JSON under target/bench.
-	$(CARGO) bench --workspace
+bench: plugins ## Figures, and ratios of figures of one run; a table, and JSON in target/bench.
+	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) bench --package waterwheel --bench suite
 
 docs: ## The documentation of the library and the SDK, at target/doc.
 	$(CARGO) doc --release --workspace --no-deps --lib

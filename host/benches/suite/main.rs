@@ -1,0 +1,51 @@
+//! The benchmarks of `make bench`. CPU time of this process, or time on the clock where it says so; ratios are of figures of one run.
+//! A table on the standard output, and JSON in `target/bench/waterwheel.json`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot run stops")]
+
+mod boundary;
+mod export;
+mod pipeline;
+mod recovery;
+mod report;
+
+use report::Report;
+use std::path::PathBuf;
+
+fn main() {
+    // `cargo test --benches` runs this as a test: nothing is measured then.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let mut report = Report::default();
+    runtime.block_on(boundary::measure(&mut report));
+    runtime.block_on(pipeline::measure(&mut report));
+    runtime.block_on(export::measure(&mut report));
+    recovery::measure(&mut report);
+    report.print();
+    report.write(&target().join("bench/waterwheel.json"));
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// A sample plugin, built by `plugins/build.sh`.
+fn plugin(name: &str) -> PathBuf {
+    let folder = std::env::var_os("WATERWHEEL_PLUGINS").map_or_else(|| target().join("plugins"), PathBuf::from);
+    folder.join(format!("{name}.wasm"))
+}
+
+/// CPU time of this process so far, in nanoseconds: user and system, in steps of 10 ms.
+fn cpu_nanoseconds() -> u64 {
+    const TICK_NANOSECONDS: u64 = 10_000_000;
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    ticks * TICK_NANOSECONDS
+}
