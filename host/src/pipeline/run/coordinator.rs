@@ -9,6 +9,7 @@ use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
 use crate::checkpoint::protocol::{Attempt, StopRequest};
 use crate::pipeline::plan::CheckpointSettings;
+use crate::pipeline::spec::Retention;
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -141,7 +142,21 @@ impl Coordinator<'_> {
             return RunEnd::Failed(error);
         }
         self.running.shutdown().await;
+        if matches!(end, RunEnd::Cancelled) {
+            self.forget_older_checkpoints().await;
+        }
         end
+    }
+
+    /// A cancelled job keeps its newest checkpoint, whatever is asked: without it a later start would repeat output that is visible.
+    async fn forget_older_checkpoints(&self) {
+        let delete = self.settings.as_ref().is_some_and(|settings| settings.retention == Retention::DeleteOnCancellation);
+        if delete
+            && let Some(run) = &self.run
+            && let Err(error) = run.retain(1).await
+        {
+            tracing::warn!(%error, "older checkpoints of the cancelled job could not be deleted");
+        }
     }
 
     async fn drive(&mut self) -> Result<RunEnd, RunEnd> {

@@ -91,10 +91,10 @@ pub enum CheckpointMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Retention {
-    /// They are deleted.
+    /// They are deleted, all but the newest completed one: a later start goes on from it and so repeats no output.
     #[default]
     DeleteOnCancellation,
-    /// They are kept.
+    /// They are kept, as many as `num-retained` says.
     RetainOnCancellation,
 }
 
