@@ -125,10 +125,11 @@ async fn open_source(node: &Node, subtask: u16, splits: Vec<Split>, context: &Ru
         limits: context.limits,
         split_table: context.split_table.clone(),
     });
+    let nothing_to_read = splits.is_empty() && source.source.is_bounded();
     let mut reader = reader.await.map_err(|error| error.within(format!("source {}", node.uid)))?;
     let added = reader.add_splits(splits).await;
     added.map_err(|error| error.within(format!("source {}", node.uid)))?;
-    Ok(SourceHead { uid: Arc::clone(&node.uid), reader, limits: context.limits })
+    Ok(SourceHead { uid: Arc::clone(&node.uid), reader, limits: context.limits, nothing_to_read })
 }
 
 async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result<ChainNode, Error> {

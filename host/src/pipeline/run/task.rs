@@ -67,6 +67,8 @@ pub(super) struct SourceHead {
     pub(super) uid: Arc<str>,
     pub(super) reader: Box<dyn SourceReader>,
     pub(super) limits: BatchLimits,
+    /// Whether there is nothing to read and never will be: a bounded source has fewer splits than subtasks.
+    pub(super) nothing_to_read: bool,
 }
 
 /// The reading side of a task behind others.
@@ -100,7 +102,10 @@ impl Task {
     }
 
     async fn run_source(mut self, mut head: SourceHead) -> Result<(), Error> {
-        let mut reading = true;
+        let mut reading = !head.nothing_to_read;
+        if head.nothing_to_read {
+            self.finish().await?;
+        }
         let mut batch = new_batch(head.limits);
         // What the last snapshot of each checkpoint held, until the checkpoint is completed.
         let mut positions: HashMap<u64, Vec<Split>> = HashMap::new();
