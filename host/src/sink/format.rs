@@ -60,7 +60,7 @@ impl Format {
             Some(place) => format!(" (read from {place})"),
             None => String::new(),
         };
-        Error::user(format!("sink {}: `format: lines` cannot hold the {what} of a record{place}; {advice}", context.uid))
+        Error::user(format!("`format: lines` cannot hold the {what} of a record{place}; {advice}"))
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
         for (index, unfit) in [Unfit::Null, Unfit::LineBreak].into_iter().enumerate() {
             assert_eq!(Format::Lines.append(&batch, index, &mut out), Err(unfit));
             let message = Format::Lines.refusal(unfit, &batch, index, &context).to_string();
-            assert!(message.contains("sink out") && message.contains("source orders, split a.jsonl, position 42"), "{message}");
+            assert!(message.contains("source orders, split a.jsonl, position 42"), "{message}");
         }
         assert!(out.is_empty());
     }

@@ -12,6 +12,8 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
+const CLOSED: &str = "whoever read the standard output has closed it; run the job without the pipe, or with a reader that goes on to the end";
+
 /// The options of the sink `stdout`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -79,8 +81,7 @@ impl LineWriter {
     }
 
     fn output(&mut self) -> Result<&mut Output, Error> {
-        let uid = &self.context.uid;
-        self.output.as_mut().ok_or_else(|| Error::internal(format!("sink {uid}: the writer failed or was cancelled before")))
+        self.output.as_mut().ok_or_else(|| Error::internal("the writer failed or was cancelled before"))
     }
 
     /// Prints what is buffered.
@@ -93,14 +94,10 @@ impl LineWriter {
             output.buffer.clear();
             Ok::<_, io::Error>(output)
         });
-        let uid = &self.context.uid;
-        let printed = printed.await.map_err(|error| Error::internal(format!("sink {uid}: printing did not end")).caused_by(error))?;
+        let printed = printed.await.map_err(|error| Error::internal("printing did not end").caused_by(error))?;
         self.output = Some(printed.map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => {
-                let message = format!("sink {uid}: whoever read the standard output has closed it; run the job without the pipe, or with a reader that goes on to the end");
-                Error::external(message).with_retry(false).caused_by(error)
-            }
-            _ => Error::external(format!("sink {uid}: cannot print on the standard output")).caused_by(error),
+            ErrorKind::BrokenPipe => Error::external(CLOSED).with_retry(false).caused_by(error),
+            _ => Error::external("cannot print on the standard output").caused_by(error),
         })?);
         Ok(())
     }

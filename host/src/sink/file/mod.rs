@@ -84,9 +84,9 @@ impl Sink for FileSink {
         let uid = &self.uid;
         if context.uid != *uid {
             // Its files would be nobody's at the next clean-up.
-            return Err(Error::internal(format!("sink {uid}: a writer was opened under another uid, {}", context.uid)));
+            return Err(Error::internal(format!("a writer was opened for {} of a sink that was made for {uid}", context.uid)));
         }
-        check_name_length(&context.job, uid, &self.settings.extension).map_err(|message| Error::user(format!("sink {uid}: {message}")))?;
+        check_name_length(&context.job, uid, &self.settings.extension).map_err(Error::user)?;
         let root = self.settings.root.clone();
         // Pending files of an exactly-once run stay: a manifest may name them.
         let leftovers = (self.guarantee != Guarantee::ExactlyOnce && context.subtask == 0).then(|| Leftovers {
@@ -100,8 +100,7 @@ impl Sink for FileSink {
             disk::create_folders(&root)?;
             leftovers.map_or(Ok(()), |leftovers| leftovers.delete(&root))
         })
-        .await
-        .map_err(|error| error.within(format_args!("sink {uid}")))?;
+        .await?;
         Ok(Box::new(FileWriter::new(self.settings.clone(), self.guarantee, context)))
     }
 
@@ -114,19 +113,19 @@ impl Sink for FileSink {
 impl TwoPhaseSink for FileSink {
     async fn commit(&self, prepared: &[Value]) -> Result<(), Error> {
         let prepared = Prepared::from_values(prepared)?;
-        blocking(move || prepared::commit(&prepared)).await.map_err(|error| error.within(format_args!("sink {}", self.uid)))
+        blocking(move || prepared::commit(&prepared)).await
     }
 
     async fn abort(&self, prepared: &[Value]) -> Result<(), Error> {
         let prepared = Prepared::from_values(prepared)?;
-        blocking(move || prepared::abort(&prepared)).await.map_err(|error| error.within(format_args!("sink {}", self.uid)))
+        blocking(move || prepared::abort(&prepared)).await
     }
 
     async fn clean_up(&self, job: &str, below: u64, keep: &[Value]) -> Result<(), Error> {
         let keep = Prepared::from_values(keep)?.into_iter().map(|file| file.pending).collect();
         let leftovers = Leftovers { uid: self.uid.clone(), job: job.to_owned(), below, keep, in_progress_only: false };
         let root = self.settings.root.clone();
-        blocking(move || leftovers.delete(&root)).await.map_err(|error| error.within(format_args!("sink {}", self.uid)))
+        blocking(move || leftovers.delete(&root)).await
     }
 }
 

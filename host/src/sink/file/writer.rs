@@ -20,35 +20,33 @@ use tokio::task::spawn_blocking;
 /// or fails leaves a writer that refuses every other call: what it holds is then unknown.
 #[derive(Debug)]
 pub(super) struct FileWriter {
-    uid: String,
     /// None while a blocking thread has it, and for good after a failure.
     work: Option<Box<Work>>,
 }
 
 impl FileWriter {
     pub(super) fn new(settings: Settings, guarantee: Guarantee, context: WriterContext) -> Self {
-        let uid = context.uid.clone();
-        Self { uid, work: Some(Box::new(Work::new(settings, guarantee, context))) }
+        Self { work: Some(Box::new(Work::new(settings, guarantee, context))) }
     }
 
     /// Does blocking work on a thread for that.
     async fn blocking<T: Send + 'static>(&mut self, run: fn(&mut Work) -> Result<T, Error>) -> Result<T, Error> {
-        let mut work = self.work.take().ok_or_else(|| lost(&self.uid))?;
+        let mut work = self.work.take().ok_or_else(lost)?;
         let joined = spawn_blocking(move || run(&mut work).map(|result| (work, result))).await;
-        let (work, result) = joined.map_err(|error| Error::internal(format!("sink {}: writing did not end", self.uid)).caused_by(error))??;
+        let (work, result) = joined.map_err(|error| Error::internal("writing did not end").caused_by(error))??;
         self.work = Some(work);
         Ok(result)
     }
 }
 
-fn lost(uid: &str) -> Error {
-    Error::internal(format!("sink {uid}: the writer failed or was cancelled before; only a new one can go on from a checkpoint"))
+fn lost() -> Error {
+    Error::internal("the writer failed or was cancelled before; only a new one can go on from a checkpoint")
 }
 
 #[async_trait]
 impl SinkWriter for FileWriter {
     async fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        let work = self.work.as_mut().ok_or_else(|| lost(&self.uid))?;
+        let work = self.work.as_mut().ok_or_else(lost)?;
         work.roll_by_time();
         for index in 0..batch.len() {
             work.append(batch, index)?;
@@ -215,7 +213,7 @@ impl Work {
 
     fn prepare(&mut self) -> Result<Vec<Prepared>, Error> {
         if self.guarantee != Guarantee::ExactlyOnce {
-            return Err(Error::internal(format!("sink {}: it promises at-least-once and cannot prepare", self.context.uid)));
+            return Err(Error::internal("a file sink that promises at-least-once was asked to prepare"));
         }
         crash_point("sink-file::before-prepare-sync");
         self.close_all_parts();
