@@ -14,12 +14,23 @@ pub fn check(schema: &Value, document: &Value) -> Vec<Fault> {
         Ok(validator) => {
             let mut faults = Vec::new();
             for error in validator.iter_errors(document) {
-                describe(schema, &error, &mut faults);
+                match keys_of_empty_object(&error, document) {
+                    Some(unexpected) => faults.extend(unexpected),
+                    None => describe(schema, &error, &mut faults),
+                }
             }
             faults
         }
         Err(error) => vec![Fault::new("", format!("the options cannot be checked, because their schema is not one: {error}"))],
     }
+}
+
+/// The keys of an object that may have none; the validator names only the object.
+fn keys_of_empty_object(error: &ValidationError<'_>, document: &Value) -> Option<Vec<Fault>> {
+    let denied = matches!(error.kind(), ValidationErrorKind::FalseSchema) && error.schema_path().as_str().ends_with("/additionalProperties");
+    let path = error.instance_path().as_str();
+    let fields = document.pointer(path).and_then(Value::as_object).filter(|_| denied)?;
+    Some(fields.keys().map(|name| Fault::new(member(path, name), format!("unknown key {name:?}; there are none here"))).collect())
 }
 
 fn describe(schema: &Value, error: &ValidationError<'_>, faults: &mut Vec<Fault>) {
