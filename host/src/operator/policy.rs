@@ -61,7 +61,12 @@ impl FailureHandler {
         match self.policy {
             ErrorPolicy::Fail => Err(self.error(batch, row, reason)),
             ErrorPolicy::Skip => {
-                self.metrics.skipped();
+                let skipped = self.metrics.skipped();
+                // Not each one: a stream of bad records must not become a stream of messages.
+                if skipped.is_power_of_two() {
+                    let error = self.error(batch, row, reason);
+                    tracing::warn!(skipped, "skipped by the error policy: {error}");
+                }
                 Ok(())
             }
             ErrorPolicy::DeadLetter => {

@@ -312,3 +312,8 @@ pub(super) fn accept_timers(timers: TimersResult) -> Result<TimerColumns, String
     }
     Ok(TimerColumns { keys, times, tags, clocks, operations })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+#[path = "emitted_tests.rs"]
+mod tests;

@@ -96,8 +96,9 @@ impl PluginMetrics {
         add(&self.failures, 1);
     }
 
-    pub(crate) fn skipped(&self) {
-        add(&self.skipped, 1);
+    /// The number of those skipped, this one included.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub(crate) fn dead_letter(&self) {
