@@ -138,7 +138,7 @@ impl KeyedOperator {
     }
 
     async fn fire(&mut self, fired: TimerColumns, times: Times, outputs: &mut Outputs) -> Result<(), Error> {
-        let fired = if self.condemned.is_empty() { fired } else { self.timers_without_condemned(fired, outputs)? };
+        let fired = if self.condemned.is_empty() { fired } else { self.timers_without_condemned(&fired, outputs)? };
         if fired.is_empty() {
             return Ok(());
         }
@@ -155,12 +155,12 @@ impl KeyedOperator {
         Ok(())
     }
 
-    fn timers_without_condemned(&self, fired: TimerColumns, outputs: &mut Outputs) -> Result<TimerColumns, Error> {
+    fn timers_without_condemned(&self, fired: &TimerColumns, outputs: &mut Outputs) -> Result<TimerColumns, Error> {
         let mut kept = TimerColumns::default();
         for index in 0..fired.len() {
-            match self.condemned.reason_for_timer(&fired, index) {
-                Some(reason) => self.failures.handle(&rows_of(&fired), index, reason, outputs)?,
-                None => copy_timer(&fired, index, &mut kept),
+            match self.condemned.reason_for_timer(fired, index) {
+                Some(reason) => self.failures.handle(&rows_of(fired), index, reason, outputs)?,
+                None => copy_timer(fired, index, &mut kept),
             }
         }
         Ok(kept)

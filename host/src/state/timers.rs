@@ -151,7 +151,7 @@ impl Timers {
         chunks.finish();
         self.added.clear();
         for (_, timer) in std::mem::take(&mut self.removed) {
-            self.forget_key(timer.key);
+            self.forget_key(&timer.key);
         }
     }
 
@@ -193,17 +193,17 @@ impl Timers {
     fn gone(&mut self, clock: Clock, timer: Timer) {
         let entry = (clock, timer);
         if self.added.remove(&entry) {
-            self.forget_key(entry.1.key);
+            self.forget_key(&entry.1.key);
         } else {
             self.removed.insert(entry);
         }
     }
 
     /// Forgets a key when no other timer has it.
-    fn forget_key(&mut self, key: Arc<[u8]>) {
+    fn forget_key(&mut self, key: &Arc<[u8]>) {
         const HERE_AND_IN_KEYS: usize = 2;
-        if Arc::strong_count(&key) == HERE_AND_IN_KEYS {
-            self.keys.remove(&key);
+        if Arc::strong_count(key) == HERE_AND_IN_KEYS {
+            self.keys.remove(key);
         }
     }
 }
