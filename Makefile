@@ -10,14 +10,14 @@ SOAK_HISTORIES ?= 100000
 
 .PHONY: build plugins demo test soak lint bench docs
 
+# Always the whole workspace: cargo unites the features of what is built together, and other sets of packages would build wasmtime again.
 build: ## The release binary, at target/release/waterwheel.
-	$(CARGO) build --release --package waterwheel
+	$(CARGO) build --release --workspace
 
 plugins: ## The sample plugins, at target/plugins.
 	plugins/build.sh
 
 demo: build plugins ## A stateful job that survives being killed in the middle: `make demo KILLS=0` runs it undisturbed.
-	$(CARGO) build --release --package quickstart
 	$(TARGET)/release/quickstart --kills $(KILLS) --records $(RECORDS)
 
 test: plugins ## All tests.
@@ -33,7 +33,7 @@ lint: ## Formatting, lints, documentation.
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --document-private-items --lib
 
 bench: plugins ## Figures, and ratios of figures of one run; a table, and JSON in target/bench.
-	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) bench --package waterwheel --bench suite
+	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) bench --workspace --bench suite
 
 docs: ## The documentation of the library and the SDK, at target/doc.
 	$(CARGO) doc --release --workspace --no-deps --lib
