@@ -20,7 +20,8 @@ fn validate_names_all_faults_with_their_paths_and_exits_with_2() {
     let output = waterwheel(&["validate", file]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(text(&output.stdout), "");
-    let mut lines: Vec<&str> = text(&output.stderr).lines().map(|line| line.strip_prefix("host/tests/jobs/five-faults.yaml: ").unwrap_or(line)).collect();
+    let mut lines: Vec<&str> =
+        text(&output.stderr).lines().map(|line| line.strip_prefix("host/tests/jobs/five-faults.yaml: ").unwrap_or(line)).collect();
     lines.sort_unstable();
     assert_eq!(
         lines,

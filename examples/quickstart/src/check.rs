@@ -46,7 +46,8 @@ pub(crate) fn output(folder: &Path, orders: u64) -> Result<Checked> {
     for file in visible(folder)? {
         let text = fs::read_to_string(&file).with_context(|| format!("{} cannot be read", file.display()))?;
         for line in text.lines() {
-            let total: Total<'_> = serde_json::from_str(line).with_context(|| format!("a line of {} is no total: {line}", file.display()))?;
+            let total: Total<'_> =
+                serde_json::from_str(line).with_context(|| format!("a line of {} is no total: {line}", file.display()))?;
             checked.records += 1;
             check(&total, &mut users, &mut checked)?;
         }

@@ -17,11 +17,8 @@ pub(crate) async fn measure(report: &mut Report) {
 
 async fn run(with_plugin: bool) -> f64 {
     let plugin = crate::plugin("passthrough");
-    let operators = if with_plugin {
-        format!("operators: [{{uid: pass, plugin: {}, inputs: [records]}}]", plugin.display())
-    } else {
-        String::new()
-    };
+    let operators =
+        if with_plugin { format!("operators: [{{uid: pass, plugin: {}, inputs: [records]}}]", plugin.display()) } else { String::new() };
     let from = if with_plugin { "pass" } else { "records" };
     let job = format!(
         "name: bench\nsources: [{{uid: records, type: generator, payload: fixed, count: {RECORDS}}}]\n{operators}\n\

@@ -33,9 +33,11 @@ impl Report {
 
     /// Writes the figures as JSON.
     pub(crate) fn write(&self, file: &Path) {
-        let figures: Vec<Value> = self.0.iter().map(|figure| {
-            json!({ "what": figure.what, "value": figure.value, "unit": figure.unit, "at_most": figure.bound })
-        }).collect();
+        let figures: Vec<Value> = self
+            .0
+            .iter()
+            .map(|figure| json!({ "what": figure.what, "value": figure.value, "unit": figure.unit, "at_most": figure.bound }))
+            .collect();
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, serde_json::to_string_pretty(&figures).unwrap()).unwrap();
         eprintln!("{}", file.display());

@@ -33,7 +33,8 @@ async fn ready(State(control): State<JobControl>) -> Response {
 
 async fn jobs(State(control): State<JobControl>) -> Response {
     let status = control.status();
-    Json(json!({ "jobs": [{ "id": id(&control), "name": status.name, "status": status.state, "start-time": status.start_time }] })).into_response()
+    Json(json!({ "jobs": [{ "id": id(&control), "name": status.name, "status": status.state, "start-time": status.start_time }] }))
+        .into_response()
 }
 
 async fn job(State(control): State<JobControl>, path: axum::extract::Path<String>) -> Response {

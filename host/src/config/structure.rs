@@ -27,7 +27,8 @@ pub fn check(schema: &Value, document: &Value) -> Vec<Fault> {
 
 /// The keys of an object that may have none; the validator names only the object.
 fn keys_of_empty_object(error: &ValidationError<'_>, document: &Value) -> Option<Vec<Fault>> {
-    let denied = matches!(error.kind(), ValidationErrorKind::FalseSchema) && error.schema_path().as_str().ends_with("/additionalProperties");
+    let denied =
+        matches!(error.kind(), ValidationErrorKind::FalseSchema) && error.schema_path().as_str().ends_with("/additionalProperties");
     let path = error.instance_path().as_str();
     let fields = document.pointer(path).and_then(Value::as_object).filter(|_| denied)?;
     Some(fields.keys().map(|name| Fault::new(member(path, name), format!("unknown key {name:?}; there are none here"))).collect())
@@ -75,13 +76,7 @@ fn expected(schema: &Value, error: &ValidationError<'_>) -> String {
 }
 
 /// The document fits none of several schemas: the faults against the one that was meant, if that can be told, or what could stand here.
-fn describe_alternatives(
-    schema: &Value,
-    path: &str,
-    instance: &str,
-    context: &[Vec<ValidationError<'static>>],
-    faults: &mut Vec<Fault>,
-) {
+fn describe_alternatives(schema: &Value, path: &str, instance: &str, context: &[Vec<ValidationError<'static>>], faults: &mut Vec<Fault>) {
     let is_other_kind = |error: &ValidationError<'_>| {
         let kind = matches!(
             error.kind(),
@@ -105,7 +100,8 @@ fn describe_alternatives(
     for errors in context {
         // What a value must be says more than its type.
         let is_value = |error: &&ValidationError<'_>| !matches!(error.kind(), ValidationErrorKind::Type { .. });
-        let errors: Vec<_> = if errors.iter().any(|error| is_value(&error)) { errors.iter().filter(is_value).collect() } else { errors.iter().collect() };
+        let errors: Vec<_> =
+            if errors.iter().any(|error| is_value(&error)) { errors.iter().filter(is_value).collect() } else { errors.iter().collect() };
         choices.extend(errors.into_iter().flat_map(|error| alternatives(schema, error)));
     }
     choices.dedup();

@@ -94,10 +94,10 @@ impl CondemnedList {
     }
 
     fn insert(&mut self, condemned: Condemned) {
-        let origin = condemned.place.as_ref().map_or(Origin::NONE, |place| Origin {
-            split: self.split_table.number(&place.source, &place.split),
-            position: place.position,
-        });
+        let origin = condemned
+            .place
+            .as_ref()
+            .map_or(Origin::NONE, |place| Origin { split: self.split_table.number(&place.source, &place.split), position: place.position });
         self.origins.insert(origin);
         self.entries.insert(condemned.id, condemned);
         if self.entries.len() > MAX_CONDEMNED

@@ -11,9 +11,9 @@ pub use keyed::KeyedOperator;
 pub use map::MapOperator;
 pub use policy::{ErrorPolicy, FailureHandler, OPERATOR_HEADER, POSITION_HEADER, REASON_HEADER, SOURCE_HEADER, SPLIT_HEADER};
 
+use crate::Error;
 use crate::record::Batch;
 use crate::state::{StateReader, StateWriter};
-use crate::Error;
 use async_trait::async_trait;
 
 /// The times that an operator may know of: the same for a whole batch.

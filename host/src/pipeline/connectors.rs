@@ -22,7 +22,10 @@ impl Connectors {
     pub fn builtin() -> Self {
         let mut connectors = Self::empty();
         connectors.register_source(Arc::new(source::GeneratorType)).register_source(Arc::new(source::FileType));
-        connectors.register_sink(Arc::new(sink::FileType)).register_sink(Arc::new(sink::StdoutType)).register_sink(Arc::new(sink::DiscardType));
+        connectors
+            .register_sink(Arc::new(sink::FileType))
+            .register_sink(Arc::new(sink::StdoutType))
+            .register_sink(Arc::new(sink::DiscardType));
         connectors
     }
 

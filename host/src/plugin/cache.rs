@@ -10,8 +10,8 @@ use std::hash::Hasher;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use wasmtime::component::Component;
 use wasmtime::Engine;
+use wasmtime::component::Component;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 const MAGIC: &[u8; 8] = b"WWCODE1\n";

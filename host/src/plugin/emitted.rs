@@ -195,8 +195,7 @@ impl Checked {
         let columns = input.into_columns();
         let timestamps = self.timestamps.unwrap_or(columns.timestamps);
         let keys = self.keys.unwrap_or(columns.keys);
-        let mut batch =
-            Batch::from_columns(timestamps, keys, self.values, nulls, columns.origins).map_err(|fault| fault.to_string())?;
+        let mut batch = Batch::from_columns(timestamps, keys, self.values, nulls, columns.origins).map_err(|fault| fault.to_string())?;
         *batch.headers_mut() = columns.headers;
         Ok(batch)
     }

@@ -1,7 +1,7 @@
 //! The engine: compiles components, keeps what it compiled on disk, and lets time pass for the calls that run.
 
-use super::cache::{CodeCache, Lookup};
 use super::Digest;
+use super::cache::{CodeCache, Lookup};
 use crate::Error;
 use std::path::PathBuf;
 use std::sync::Arc;

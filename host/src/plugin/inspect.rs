@@ -67,9 +67,8 @@ impl Unfit {
 /// Everything that does not fit.
 pub fn inspect(bytes: &[u8]) -> Result<World, Unfit> {
     check_header(bytes)?;
-    let decoded = decoding::decode(bytes).map_err(|error| {
-        Unfit::one(format!("the component cannot be read: {error:#}"), "build it again; the file may be damaged")
-    })?;
+    let decoded = decoding::decode(bytes)
+        .map_err(|error| Unfit::one(format!("the component cannot be read: {error:#}"), "build it again; the file may be damaged"))?;
     let DecodedWasm::Component(resolve, world) = decoded else {
         return Err(Unfit::one("the file holds WIT definitions, not a component", "name the component that was built from them"));
     };

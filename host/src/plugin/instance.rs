@@ -130,16 +130,13 @@ impl Instance {
         let watch = store.data().deadline.watch();
         let answer = guarded(template.linked.instantiate_async(&mut store), watch).await;
         let linked = end(&mut store, started, answer)?;
-        let host = |error: wasmtime::Error| {
-            CallError::Host(Error::user("the component does not fit its world").caused_by(error))
-        };
+        let host = |error: wasmtime::Error| CallError::Host(Error::user("the component does not fit its world").caused_by(error));
         let lifecycle = template.lifecycle.load(&mut store, &linked).map_err(host)?;
         let logic = match &template.logic {
             LogicIndices::Map(mapper) => Logic::Map(mapper.load(&mut store, &linked).map_err(host)?),
-            LogicIndices::Keyed(processor, snapshot) => Logic::Keyed(
-                processor.load(&mut store, &linked).map_err(host)?,
-                snapshot.load(&mut store, &linked).map_err(host)?,
-            ),
+            LogicIndices::Keyed(processor, snapshot) => {
+                Logic::Keyed(processor.load(&mut store, &linked).map_err(host)?, snapshot.load(&mut store, &linked).map_err(host)?)
+            }
         };
         Ok(Self { store, lifecycle, logic, side_outputs: around.side_outputs })
     }

@@ -171,7 +171,9 @@ fn trap_unlinked(linker: &mut Linker<PluginState>, engine: &wasmtime::Engine, co
             match item.ty {
                 ComponentItem::ComponentFunc(_) => {
                     let called = format!("{interface}#{name}");
-                    stubs.func_new(name, move |_, _, _, _| Err(wasmtime::Error::msg(format!("the plugin called {called}, which this host does not have"))))?;
+                    stubs.func_new(name, move |_, _, _, _| {
+                        Err(wasmtime::Error::msg(format!("the plugin called {called}, which this host does not have")))
+                    })?;
                 }
                 ComponentItem::Resource(_) => stubs.resource(name, ResourceType::host::<()>(), |_, _| Ok(()))?,
                 _ => {}
@@ -195,7 +197,8 @@ async fn describe(template: &Template) -> Result<Description, Error> {
         environment: String::new(),
     };
     let told = async { Instance::new(template, &around).await?.describe().await };
-    let text = told.await.map_err(|error: CallError| Error::user(format!("it cannot say what it is: {error}")).with_retry(error.may_pass()))?;
+    let text =
+        told.await.map_err(|error: CallError| Error::user(format!("it cannot say what it is: {error}")).with_retry(error.may_pass()))?;
     Description::parse(&text).map_err(Error::user)
 }
 

@@ -62,7 +62,10 @@ impl PluginLog {
             left_out
         };
         if left_out > 0 {
-            self.event(Loudness::Warn, &format!("{left_out} lines of the plugin were left out: more than {MAX_LINES_A_SECOND} in a second"));
+            self.event(
+                Loudness::Warn,
+                &format!("{left_out} lines of the plugin were left out: more than {MAX_LINES_A_SECOND} in a second"),
+            );
         }
         self.event(loudness, shortened(text));
     }

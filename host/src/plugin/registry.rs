@@ -152,11 +152,7 @@ impl PluginRegistry for FolderRegistry {
 }
 
 /// The component that a reference names.
-pub(super) async fn resolve(
-    reference: &PluginReference,
-    base: &Path,
-    registry: Option<&dyn PluginRegistry>,
-) -> Result<Artifact, Error> {
+pub(super) async fn resolve(reference: &PluginReference, base: &Path, registry: Option<&dyn PluginRegistry>) -> Result<Artifact, Error> {
     let found = match (reference, registry) {
         (PluginReference::Path(path), _) => {
             let path = base.join(path);

@@ -86,9 +86,9 @@ impl Grants {
         }
         for Folder { path, mounted_as, write } in &self.capabilities.folders {
             let permissions = if *write { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
-            builder.preopened_dir(path, mounted_as, permissions).map_err(|error| {
-                Error::user(format!("the folder {} cannot be given to the plugin", path.display())).caused_by(error)
-            })?;
+            builder
+                .preopened_dir(path, mounted_as, permissions)
+                .map_err(|error| Error::user(format!("the folder {} cannot be given to the plugin", path.display())).caused_by(error))?;
         }
         if self.capabilities.network {
             builder.allow_tcp(true).allow_udp(true).allow_ip_name_lookup(true);

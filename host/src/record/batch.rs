@@ -248,8 +248,7 @@ impl Batch {
         }
         self.keys = keys;
         let bits = |index: usize, old: u8| old & VALUE_IS_NULL | if null(index) { KEY_IS_NULL } else { 0 };
-        let nulls: Vec<u8> =
-            (0..self.len()).map(|index| bits(index, self.nulls.get(index).copied().unwrap_or(0))).collect();
+        let nulls: Vec<u8> = (0..self.len()).map(|index| bits(index, self.nulls.get(index).copied().unwrap_or(0))).collect();
         self.nulls = if nulls.iter().all(|bits| *bits == 0) { Vec::new() } else { nulls };
         Ok(())
     }

@@ -53,7 +53,9 @@ impl Format {
     pub(super) fn refusal(self, unfit: Unfit, batch: &Batch, index: usize, context: &WriterContext) -> Error {
         let (what, advice) = match unfit {
             Unfit::Null => ("null value (a tombstone)", "drop tombstones before this sink, or choose `format: json`, which keeps them"),
-            Unfit::LineBreak => ("value with a line break", "choose `format: json`, which keeps it, or remove the line break before this sink"),
+            Unfit::LineBreak => {
+                ("value with a line break", "choose `format: json`, which keeps it, or remove the line break before this sink")
+            }
         };
         let origin = batch.origins()[index];
         let place = match context.split_table.place(origin) {

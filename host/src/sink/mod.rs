@@ -12,9 +12,9 @@ pub use file::FileType;
 pub use format::Format;
 pub use stdout::{StdoutOptions, StdoutType};
 
+use crate::Error;
 use crate::config::Fault;
 use crate::record::{Batch, SplitTable};
-use crate::Error;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

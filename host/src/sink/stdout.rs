@@ -12,7 +12,8 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
-const CLOSED: &str = "whoever read the standard output has closed it; run the job without the pipe, or with a reader that goes on to the end";
+const CLOSED: &str =
+    "whoever read the standard output has closed it; run the job without the pipe, or with a reader that goes on to the end";
 
 /// The options of the sink `stdout`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

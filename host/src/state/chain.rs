@@ -70,13 +70,7 @@ impl StateReader {
 }
 
 /// Reads one file of a chain, after all newer ones.
-fn read_file(
-    chain: &mut Chain,
-    file: &Bytes,
-    oldest: bool,
-    groups: &Range<u16>,
-    max_parallelism: u16,
-) -> Result<(), StateFileError> {
+fn read_file(chain: &mut Chain, file: &Bytes, oldest: bool, groups: &Range<u16>, max_parallelism: u16) -> Result<(), StateFileError> {
     let whole = groups.start == 0 && groups.end == max_parallelism;
     let mut chunks = Vec::new();
     for entries in read_chunks(file) {

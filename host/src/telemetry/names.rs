@@ -90,7 +90,9 @@ pub(super) const TASK: [Metric<TaskReading>; 12] = [
     counter("busy", SECONDS, "Time that a subtask spent working", |task| seconds(task.busy)),
     counter("idle", SECONDS, "Time that a subtask waited for input", |task| seconds(task.idle)),
     counter("back_pressured", SECONDS, "Time that a subtask waited for room in its outputs", |task| seconds(task.back_pressured)),
-    gauge("current_watermark_timestamp", SECONDS, "The current watermark of a subtask, since the Unix epoch", |task| in_seconds(task.watermark)),
+    gauge("current_watermark_timestamp", SECONDS, "The current watermark of a subtask, since the Unix epoch", |task| {
+        in_seconds(task.watermark)
+    }),
     counter("late_records", None, "Records that came after the watermark had passed their time", |task| whole(task.late_records)),
     gauge("pending_records", None, "Records that a source knows to be waiting", |task| Number::Whole(task.pending_records)),
     gauge("alignment", SECONDS, "How long a subtask waited for the last barrier of its other inputs", |task| known_seconds(task.alignment)),
@@ -105,7 +107,9 @@ pub(super) const PLUGIN: [Metric<PluginReading>; 8] = [
     counter("failed_records", None, "Records and timers that a plugin could not process", |plugin| whole(plugin.failures)),
     counter("skipped_records", None, "Failed records that were skipped", |plugin| whole(plugin.skipped)),
     counter("dead_letters", None, "Failed records that went to the dead letters", |plugin| whole(plugin.dead_letters)),
-    counter("dropped_timers", None, "Processing-time timers that were still set when the input had ended", |plugin| whole(plugin.dropped_timers)),
+    counter("dropped_timers", None, "Processing-time timers that were still set when the input had ended", |plugin| {
+        whole(plugin.dropped_timers)
+    }),
     gauge("plugin_memory", BYTES, "Memory of a subtask's plugin instance", |plugin| whole(plugin.memory_bytes)),
 ];
 

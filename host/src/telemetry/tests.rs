@@ -94,10 +94,8 @@ fn a_scrape_and_the_list_of_names_are_one() {
     let types: BTreeMap<&str, &str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).filter_map(|line| line.split_once(' ')).collect();
     let listed = metric_names();
-    let kinds: BTreeMap<&str, &str> = listed
-        .iter()
-        .map(|metric| (metric.name.as_str(), if metric.kind == MetricKind::Counter { "counter" } else { "gauge" }))
-        .collect();
+    let kinds: BTreeMap<&str, &str> =
+        listed.iter().map(|metric| (metric.name.as_str(), if metric.kind == MetricKind::Counter { "counter" } else { "gauge" })).collect();
     assert_eq!(types, kinds);
     assert_eq!(kinds.len(), listed.len(), "a name is there twice");
     for metric in &listed {
@@ -113,7 +111,9 @@ fn what_is_not_known_is_left_out() {
     let metrics = Metrics::new();
     metrics.job("j").task("u", 0);
     let text = metrics.encode();
-    for name in ["current_watermark_timestamp_seconds", "pending_records", "alignment_seconds", "plugin_calls_total", "last_checkpoint_size_bytes"] {
+    for name in
+        ["current_watermark_timestamp_seconds", "pending_records", "alignment_seconds", "plugin_calls_total", "last_checkpoint_size_bytes"]
+    {
         assert!(!text.contains(&format!("\nwaterwheel_{name}{{")), "{name}");
     }
     assert!(sample(&text, "waterwheel_records_in_total", r#"job="j",uid="u",subtask="0""#).is_some());

@@ -40,7 +40,8 @@ async fn a_damaged_file_is_made_anew() {
         bytes[middle] ^= 1;
         bytes
     };
-    let damaged = [flipped, whole[..whole.len() - 1].to_vec(), whole[..10].to_vec(), Vec::new(), b"\x7fELF and nothing more of it".to_vec()];
+    let damaged =
+        [flipped, whole[..whole.len() - 1].to_vec(), whole[..10].to_vec(), Vec::new(), b"\x7fELF and nothing more of it".to_vec()];
     for bytes in damaged {
         std::fs::write(&file, bytes).unwrap();
         let (outcome, counts, _) = start(folder.path()).await;

@@ -89,8 +89,14 @@ async fn inputs_are_told_apart_and_failures_leave_nothing_behind() {
 async fn timers_fire_by_both_clocks_once_and_in_order() {
     let mut operator = operator().await;
     assert_eq!(operator.next_timer(), None);
-    let set = [("a", "processing-timer:500"), ("a", "event-timer:30"), ("b", "event-timer:20"), ("a", "event-timer:30"), ("b", "processing-timer:400"),
-        ("b", "delete-processing-timer:400")];
+    let set = [
+        ("a", "processing-timer:500"),
+        ("a", "event-timer:30"),
+        ("b", "event-timer:20"),
+        ("a", "event-timer:30"),
+        ("b", "processing-timer:400"),
+        ("b", "delete-processing-timer:400"),
+    ];
     feed(&mut *operator, &set).await;
     assert_eq!(operator.next_timer(), Some(500));
     assert_eq!(advance(&mut *operator, 19, 499).await, [""; 0]);

@@ -51,7 +51,10 @@ async fn memory_without_end_ends_at_the_limit() {
     let strict = OperatorContext { policy: ErrorPolicy::Fail, ..context };
     let mut operator = load("faulty").await.operator(strict).await.unwrap();
     let told = error_of(&mut *operator, &["allocate"]).await.to_string();
-    assert!(told.contains("the plugin asked for memory up to ") && told.contains("may use 16 MiB (the operator's `limits: memory`)"), "{told}");
+    assert!(
+        told.contains("the plugin asked for memory up to ") && told.contains("may use 16 MiB (the operator's `limits: memory`)"),
+        "{told}"
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! The stateless world: records through, and what becomes of those that fail.
 
 use crate::support::*;
-use waterwheel::operator::{DEAD_LETTER_ROUTE, ErrorPolicy, OPERATOR_HEADER, Outputs, POSITION_HEADER, REASON_HEADER, SOURCE_HEADER, SPLIT_HEADER};
+use waterwheel::operator::{
+    DEAD_LETTER_ROUTE, ErrorPolicy, OPERATOR_HEADER, Outputs, POSITION_HEADER, REASON_HEADER, SOURCE_HEADER, SPLIT_HEADER,
+};
 use waterwheel::plugin::{OperatorContext, World};
 use waterwheel::record::{Batch, Header, Origin, Row};
 
@@ -38,10 +40,10 @@ async fn filters_expands_and_splits() {
     let mut outputs = Outputs::default();
     operator.process(0, batch(&["a", "drop", "twice", "late", "b"]), TIMES, &mut outputs).await.unwrap();
     let outputs: Vec<_> = outputs.drain().map(|(route, batch)| (route, texts(&batch), batch.timestamps().to_vec())).collect();
-    assert_eq!(outputs, [
-        (0, vec!["a".into(), "twice".into(), "twice".into(), "b".into()], vec![0, 2, 2, 4]),
-        (1, vec!["late".into()], vec![3]),
-    ]);
+    assert_eq!(
+        outputs,
+        [(0, vec!["a".into(), "twice".into(), "twice".into(), "b".into()], vec![0, 2, 2, 4]), (1, vec!["late".into()], vec![3]),]
+    );
 }
 
 #[tokio::test]
@@ -68,7 +70,9 @@ async fn a_plugin_sees_headers_origin_and_counts() {
 #[tokio::test]
 async fn the_policy_fail_names_the_record() {
     let plugin = load("faulty").await;
-    for (value, reason) in [("fail:bad amount", "bad amount"), ("panic:ouch", "the plugin panicked: ouch (at "), ("fail-batch:all bad", "all bad")] {
+    for (value, reason) in
+        [("fail:bad amount", "bad amount"), ("panic:ouch", "the plugin panicked: ouch (at "), ("fail-batch:all bad", "all bad")]
+    {
         let mut operator = plugin.operator(context()).await.unwrap();
         let error = error_of(&mut *operator, &["a", "b", value, "c"]).await;
         let told = error.to_string();
@@ -115,14 +119,17 @@ async fn the_policy_dead_letter_sends_the_record_as_it_came() {
     let letter = &letters[1];
     assert_eq!(letter.row(0), input.row(3));
     let headers: Vec<_> = letter.headers().row(0).map(|header| (header.name, header.value.unwrap())).collect();
-    assert_eq!(headers, [
-        ("own", &b"kept"[..]),
-        (REASON_HEADER, b"bad"),
-        (OPERATOR_HEADER, b"op"),
-        (SOURCE_HEADER, b"orders"),
-        (SPLIT_HEADER, b"in.json"),
-        (POSITION_HEADER, b"3"),
-    ]);
+    assert_eq!(
+        headers,
+        [
+            ("own", &b"kept"[..]),
+            (REASON_HEADER, b"bad"),
+            (OPERATOR_HEADER, b"op"),
+            (SOURCE_HEADER, b"orders"),
+            (SPLIT_HEADER, b"in.json"),
+            (POSITION_HEADER, b"3"),
+        ]
+    );
 }
 
 #[tokio::test]

@@ -21,9 +21,8 @@ pub(crate) fn component(name: &str) -> PathBuf {
 }
 
 /// One host for all tests: each component is compiled once.
-pub(crate) static HOST: LazyLock<PluginHost> = LazyLock::new(|| {
-    PluginHost::new(EngineOptions::default().cache_folder(target().join("tmp/compiled-plugins"))).unwrap()
-});
+pub(crate) static HOST: LazyLock<PluginHost> =
+    LazyLock::new(|| PluginHost::new(EngineOptions::default().cache_folder(target().join("tmp/compiled-plugins"))).unwrap());
 
 pub(crate) async fn load(name: &str) -> LoadedPlugin {
     HOST.load(&PluginReference::Path(component(name)), Path::new("")).await.unwrap()

@@ -95,9 +95,8 @@ mod tests {
     /// Feeds channels of numbered records and barriers in the order of `choices`, holding channels back as told. Returns for each
     /// checkpoint the records that were read before it.
     fn read(mode: Mode, channels: usize, barriers: u64, choices: &[usize]) -> Vec<Vec<(usize, u64)>> {
-        let mut queues: Vec<VecDeque<Option<u64>>> = (0..channels)
-            .map(|_| (1..=barriers).flat_map(|number| [Some(number), None]).collect())
-            .collect();
+        let mut queues: Vec<VecDeque<Option<u64>>> =
+            (0..channels).map(|_| (1..=barriers).flat_map(|number| [Some(number), None]).collect()).collect();
         let (mut held, mut seen, mut cuts) = (vec![false; channels], Vec::new(), Vec::new());
         let mut next = vec![0; channels];
         let mut alignment = Alignment::new(mode, channels);

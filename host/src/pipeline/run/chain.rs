@@ -212,7 +212,11 @@ impl Chain {
                 Work::Operator(operator) => {
                     let mut state = StateWriter::default();
                     let whole = std::mem::take(&mut node.whole_snapshot);
-                    if whole { operator.snapshot_all(&mut state).await? } else { operator.snapshot(&mut state).await? }
+                    if whole {
+                        operator.snapshot_all(&mut state).await?
+                    } else {
+                        operator.snapshot(&mut state).await?
+                    }
                     let file = (!state.is_empty()).then(|| state.finish());
                     snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole });
                 }

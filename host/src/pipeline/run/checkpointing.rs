@@ -95,7 +95,9 @@ impl Coordinator<'_> {
             return Ok(None);
         }
         let Some(current) = self.progress.current.as_mut().filter(|current| current.barrier.sequence == sequence) else {
-            return Err(RunEnd::Failed(Error::internal(format!("a task acknowledged checkpoint attempt {sequence}, which is not under way"))));
+            return Err(RunEnd::Failed(Error::internal(format!(
+                "a task acknowledged checkpoint attempt {sequence}, which is not under way"
+            ))));
         };
         current.alignment = current.alignment.max(acknowledgement.alignment);
         current.synchronous = current.synchronous.max(acknowledgement.synchronous);

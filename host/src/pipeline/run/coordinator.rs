@@ -214,7 +214,12 @@ impl Coordinator<'_> {
             }
             Event::CompactionFailed { uid, subtask, reason } => {
                 self.progress.compacting.remove(&(uid.clone(), subtask));
-                tracing::warn!(operator = uid, subtask, reason, "state files could not be folded; the chain stays as it is until the next try");
+                tracing::warn!(
+                    operator = uid,
+                    subtask,
+                    reason,
+                    "state files could not be folded; the chain stays as it is until the next try"
+                );
             }
         }
         Ok(None)

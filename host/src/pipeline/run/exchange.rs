@@ -238,10 +238,12 @@ impl KeySource {
         };
         match found {
             Some(bytes) => key.extend_from_slice(bytes),
-            None => return Err(match self {
-                Self::Header(name) => format!("it has no header {name}"),
-                _ => "its key is null".to_owned(),
-            }),
+            None => {
+                return Err(match self {
+                    Self::Header(name) => format!("it has no header {name}"),
+                    _ => "its key is null".to_owned(),
+                });
+            }
         }
         Ok(())
     }

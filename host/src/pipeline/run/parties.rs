@@ -126,6 +126,7 @@ impl StartHooks for PlanParties {
 /// Where a source begins, decided once.
 pub(super) async fn resolve(uid: &str, source: &dyn Source) -> Result<SourceState, Error> {
     let splits = source.discover(&BTreeSet::new()).await.map_err(|error| error.within(format!("source {uid}")))?;
-    let splits = splits.into_iter().map(|split| (split.id, SplitState { position: split.position, stop: split.stop, finished: split.finished }));
+    let splits =
+        splits.into_iter().map(|split| (split.id, SplitState { position: split.position, stop: split.stop, finished: split.finished }));
     Ok(SourceState { splits: splits.collect(), extra: Value::Null })
 }

@@ -166,7 +166,8 @@ pub(super) async fn read_state_file(storage: &dyn CheckpointStorage, file: &Stat
     if content.len() as u64 != file.bytes || Checksum::of(&content) != file.checksum {
         let advice = "restore it from a backup, or start from another checkpoint with --from-checkpoint";
         let sizes = format!("{} of {} bytes", content.len(), file.bytes);
-        return Err(crate::Error::external(format!("{} is damaged ({sizes}, checksum {}); {advice}", place(), Checksum::of(&content))).with_retry(false));
+        return Err(crate::Error::external(format!("{} is damaged ({sizes}, checksum {}); {advice}", place(), Checksum::of(&content)))
+            .with_retry(false));
     }
     Ok(content)
 }

@@ -139,11 +139,8 @@ impl TwoPhaseSink for MemorySink {
             let done = store.committed.contains(&id);
             match place {
                 Some(place) => {
-                    let records = if self.wrong == Wrong::CommitRepeats {
-                        store.prepared[place].3.clone()
-                    } else {
-                        store.prepared.remove(place).3
-                    };
+                    let records =
+                        if self.wrong == Wrong::CommitRepeats { store.prepared[place].3.clone() } else { store.prepared.remove(place).3 };
                     store.committed.push(id);
                     if self.wrong != Wrong::PrepareIsVisible {
                         store.visible.extend(records);

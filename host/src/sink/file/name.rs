@@ -130,8 +130,17 @@ mod tests {
     fn other_names_are_not_taken_for_ones_own() {
         let good = name("out", "orders").pending();
         for wrong in [
-            "", ".", ".pending", ".part-.pending", "data.pending", ".part-out@orders-3-12-7.jsonl.pending", ".x.swp",
-            &good.replace("000012", "+00012"), &good.replace("part", "Part"), &good.replace("out", "o%75t"), &format!("{good}~"),
+            "",
+            ".",
+            ".pending",
+            ".part-.pending",
+            "data.pending",
+            ".part-out@orders-3-12-7.jsonl.pending",
+            ".x.swp",
+            &good.replace("000012", "+00012"),
+            &good.replace("part", "Part"),
+            &good.replace("out", "o%75t"),
+            &format!("{good}~"),
         ] {
             assert_eq!(PartName::parse_hidden(wrong), None, "{wrong}");
         }

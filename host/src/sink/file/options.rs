@@ -203,9 +203,8 @@ mod tests {
         });
         let faults = Settings::parse("out", &options).unwrap_err();
         let paths: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
-        let expected = [
-            "/path", "/extension", "/roll-size", "/roll-interval", "/max-open-partitions", "/default-partition", "/partition-by/time",
-        ];
+        let expected =
+            ["/path", "/extension", "/roll-size", "/roll-interval", "/max-open-partitions", "/default-partition", "/partition-by/time"];
         assert_eq!(paths, expected, "{faults:?}");
         let faults = Settings::parse("out", &json!({"paht": "x", "format": "csv", "partition-by": {"pointer": 3}})).unwrap_err();
         let paths: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();

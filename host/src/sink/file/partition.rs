@@ -205,8 +205,20 @@ mod tests {
         let by = PartitionBy::Pointer("/c".into());
         let long = format!(r#"{{"c":"{}"}}"#, "é".repeat(300));
         let values = [
-            r#"{"c":"DE"}"#, r#"{"c":"DE"}"#, r#"{"c":"../../etc"}"#, r#"{"c":".."}"#, r#"{"c":"a%2F@\u0000"}"#, r#"{"c":"München 1.5"}"#,
-            r#"{"c":7}"#, r#"{"c":true}"#, r#"{"c":""}"#, r#"{"c":null}"#, r#"{"c":[1]}"#, "{}", "no json", &long,
+            r#"{"c":"DE"}"#,
+            r#"{"c":"DE"}"#,
+            r#"{"c":"../../etc"}"#,
+            r#"{"c":".."}"#,
+            r#"{"c":"a%2F@\u0000"}"#,
+            r#"{"c":"München 1.5"}"#,
+            r#"{"c":7}"#,
+            r#"{"c":true}"#,
+            r#"{"c":""}"#,
+            r#"{"c":null}"#,
+            r#"{"c":[1]}"#,
+            "{}",
+            "no json",
+            &long,
         ];
         let mut rows: Vec<_> = values.iter().map(|value| (0, Some(*value))).collect();
         rows.push((0, None));

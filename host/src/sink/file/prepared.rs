@@ -28,7 +28,8 @@ pub(super) struct Prepared {
 
 impl Prepared {
     pub(super) fn to_value(&self) -> Result<Value, Error> {
-        serde_json::to_value(self).map_err(|error| Error::internal(format!("{} cannot be named in a manifest", self.pending.display())).caused_by(error))
+        serde_json::to_value(self)
+            .map_err(|error| Error::internal(format!("{} cannot be named in a manifest", self.pending.display())).caused_by(error))
     }
 
     fn from_value(value: &Value) -> Result<Self, Error> {

@@ -39,39 +39,19 @@ impl mapper::Guest for FaultyColumns {
     }
 
     fn finish(_context: Context) -> Result<Emitted, String> {
-        let nothing = Column {
-            ends: Vec::new(),
-            bytes: Vec::new(),
-        };
-        Ok(of(Batch {
-            count: 0,
-            timestamps: Vec::new(),
-            keys: nothing.clone(),
-            values: nothing,
-            nulls: Vec::new(),
-        }))
+        let nothing = Column { ends: Vec::new(), bytes: Vec::new() };
+        Ok(of(Batch { count: 0, timestamps: Vec::new(), keys: nothing.clone(), values: nothing, nulls: Vec::new() }))
     }
 }
 
 fn of(records: Batch) -> Emitted {
-    Emitted {
-        records,
-        origins: Vec::new(),
-        routes: Vec::new(),
-        headers: Vec::new(),
-        failures: Vec::new(),
-    }
+    Emitted { records, origins: Vec::new(), routes: Vec::new(), headers: Vec::new(), failures: Vec::new() }
 }
 
 fn spoil(emitted: &mut Emitted, how: &str) {
     let records = &mut emitted.records;
     let count = records.count;
-    let header = |row, operation| HeaderEdit {
-        row,
-        name: "x".to_owned(),
-        operation,
-        value: None,
-    };
+    let header = |row, operation| HeaderEdit { row, name: "x".to_owned(), operation, value: None };
     match how {
         "ends-fall" => {
             records.values.ends.insert(0, u32::MAX);
@@ -81,10 +61,7 @@ fn spoil(emitted: &mut Emitted, how: &str) {
         "ends-short" => records.values.bytes.push(b'x'),
         "count" => records.count += 1,
         "wrong-timestamps" => records.timestamps.push(0),
-        "wrong-keys" => records
-            .keys
-            .ends
-            .push(records.keys.ends.last().copied().unwrap_or_default()),
+        "wrong-keys" => records.keys.ends.push(records.keys.ends.last().copied().unwrap_or_default()),
         "wrong-nulls" => records.nulls = vec![0; count as usize + 1],
         "wrong-origins" => emitted.origins = vec![0; count as usize + 1],
         "origin-out-of-range" => emitted.origins = vec![count; count as usize],
@@ -92,22 +69,13 @@ fn spoil(emitted: &mut Emitted, how: &str) {
         "route-out-of-range" => emitted.routes = vec![2; count as usize],
         "header-row-out-of-range" => emitted.headers.push(header(count, 0)),
         "header-operation" => emitted.headers.push(header(0, 9)),
-        "failure-row-out-of-range" => emitted.failures.push(Failure {
-            row: count,
-            reason: "no such row".to_owned(),
-        }),
-        "failed-and-emitted" => emitted.failures.push(Failure {
-            row: 0,
-            reason: "failed, and emitted all the same".to_owned(),
-        }),
+        "failure-row-out-of-range" => emitted.failures.push(Failure { row: count, reason: "no such row".to_owned() }),
+        "failed-and-emitted" => emitted.failures.push(Failure { row: 0, reason: "failed, and emitted all the same".to_owned() }),
         "more-without-origins" => {
             let end = records.values.ends.last().copied().unwrap_or_default();
             records.count += 1;
             records.values.ends.push(end);
-            records.keys = Column {
-                ends: Vec::new(),
-                bytes: Vec::new(),
-            };
+            records.keys = Column { ends: Vec::new(), bytes: Vec::new() };
             records.timestamps.clear();
             records.nulls.clear();
         }

@@ -11,8 +11,7 @@
 mod misbehave;
 
 use waterwheel_plugin::{
-    Clock, Declare, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, MapState, NoConfig,
-    Record, Timer, export_keyed, fail,
+    Clock, Declare, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, MapState, NoConfig, Record, Timer, export_keyed, fail,
 };
 
 /// The plugin.
@@ -30,11 +29,7 @@ impl KeyedPlugin for FaultyKeyed {
     const INPUTS: &'static [&'static str] = &["left", "right"];
 
     fn declare(states: &mut Declare) -> Self {
-        Self {
-            counts: states.value("counts"),
-            pending: states.map("pending"),
-            remembered: states.map("remembered"),
-        }
+        Self { counts: states.value("counts"), pending: states.map("pending"), remembered: states.map("remembered") }
     }
 
     fn open(_config: NoConfig, states: Self, _environment: &Environment) -> Result<Self, Failure> {
@@ -43,10 +38,7 @@ impl KeyedPlugin for FaultyKeyed {
 
     fn process(&mut self, record: &Record<'_>, out: &mut KeyedOutput<'_>) -> Result<(), Failure> {
         let key = String::from_utf8_lossy(record.key().unwrap_or_default()).into_owned();
-        let text = record
-            .value()
-            .and_then(|value| std::str::from_utf8(value).ok())
-            .unwrap_or_default();
+        let text = record.value().and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
         let count = self.counts.update(|count| {
             *count += 1;
             *count
@@ -55,18 +47,12 @@ impl KeyedPlugin for FaultyKeyed {
 
         let (processing, event) = (out.processing_time(), record.timestamp());
         match text.split_once(':').unwrap_or((text, "")) {
-            ("processing-timer", time) => {
-                out.set_timer(Clock::Processing, time_of(time, processing)?)
-            }
+            ("processing-timer", time) => out.set_timer(Clock::Processing, time_of(time, processing)?),
             ("event-timer", time) => out.set_timer(Clock::Event, time_of(time, event)?),
-            ("delete-processing-timer", time) => {
-                out.delete_timer(Clock::Processing, time_of(time, processing)?)
-            }
+            ("delete-processing-timer", time) => out.delete_timer(Clock::Processing, time_of(time, processing)?),
             ("delete-event-timer", time) => out.delete_timer(Clock::Event, time_of(time, event)?),
             ("timer-value", argument) => {
-                let (time, value) = argument
-                    .split_once(':')
-                    .ok_or_else(|| fail("timer-value needs TIME:VALUE"))?;
+                let (time, value) = argument.split_once(':').ok_or_else(|| fail("timer-value needs TIME:VALUE"))?;
                 let time = time_of(time, processing)?;
                 self.pending.insert(&time, value.to_owned());
                 out.set_timer(Clock::Processing, time);
@@ -120,11 +106,7 @@ mod tests {
     use super::FaultyKeyed;
 
     fn output(plugin: &mut KeyedHarness<FaultyKeyed>) -> Vec<String> {
-        plugin
-            .take_output()
-            .iter()
-            .map(|record| record.text().to_owned())
-            .collect()
+        plugin.take_output().iter().map(|record| record.text().to_owned()).collect()
     }
 
     #[test]
@@ -134,11 +116,7 @@ mod tests {
             plugin.feed("a", value).unwrap();
         }
         assert_eq!(output(&mut plugin), ["a 1", "a 2", "a 3", "a 1"]);
-        let reasons: Vec<_> = plugin
-            .take_failures()
-            .into_iter()
-            .map(|failure| failure.reason)
-            .collect();
+        let reasons: Vec<_> = plugin.take_failures().into_iter().map(|failure| failure.reason).collect();
         assert_eq!(reasons, ["no", "asked to fail"]);
     }
 
@@ -146,31 +124,17 @@ mod tests {
     fn timers_fire_in_order_and_may_fail() {
         let mut plugin = KeyedHarness::<FaultyKeyed>::open("null").unwrap();
         plugin.advance_processing_time(100).unwrap();
-        for value in [
-            "processing-timer:+50",
-            "processing-timer:120",
-            "event-timer:7",
-            "timer-value:+30:fail:late",
-            "delete-processing-timer:150",
-        ] {
+        for value in
+            ["processing-timer:+50", "processing-timer:120", "event-timer:7", "timer-value:+30:fail:late", "delete-processing-timer:150"]
+        {
             plugin.feed("a", value).unwrap();
         }
         output(&mut plugin);
         plugin.advance_watermark(7).unwrap();
         plugin.advance_processing_time(200).unwrap();
-        assert_eq!(
-            output(&mut plugin),
-            ["a timer event 7 5", "a timer processing 120 5"]
-        );
+        assert_eq!(output(&mut plugin), ["a timer event 7 5", "a timer processing 120 5"]);
         assert_eq!(plugin.take_failures()[0].reason, "late");
         let left = plugin.snapshot(Scope::All).unwrap();
-        assert_eq!(
-            left.entries()
-                .iter()
-                .filter(|entry| entry.state == "pending")
-                .count(),
-            1,
-            "the failed timer's removal is taken back"
-        );
+        assert_eq!(left.entries().iter().filter(|entry| entry.state == "pending").count(), 1, "the failed timer's removal is taken back");
     }
 }

@@ -31,16 +31,11 @@ impl MapPlugin for Faulty {
 
     fn open(config: Config, environment: &Environment) -> Result<Self, Failure> {
         misbehave::misbehave(&config.open)?;
-        Ok(Self {
-            behaves: config.first_attempt_only && environment.attempt > 0,
-        })
+        Ok(Self { behaves: config.first_attempt_only && environment.attempt > 0 })
     }
 
     fn process(&mut self, record: &Record<'_>, out: &mut Output<'_>) -> Result<(), Failure> {
-        let text = record
-            .value()
-            .and_then(|value| std::str::from_utf8(value).ok())
-            .unwrap_or_default();
+        let text = record.value().and_then(|value| std::str::from_utf8(value).ok()).unwrap_or_default();
         if self.behaves {
             out.emit(record);
             return Ok(());
@@ -89,33 +84,13 @@ mod tests {
     #[test]
     fn does_what_a_value_asks_for() {
         let mut plugin = MapHarness::<Faulty>::open("{}").unwrap();
-        plugin
-            .process(&[
-                "fine".into(),
-                "fail:bad".into(),
-                "twice".into(),
-                "drop".into(),
-                "late".into(),
-                Input::tombstone(),
-            ])
-            .unwrap();
+        plugin.process(&["fine".into(), "fail:bad".into(), "twice".into(), "drop".into(), "late".into(), Input::tombstone()]).unwrap();
         let output = plugin.take_output();
-        assert_eq!(
-            output
-                .iter()
-                .filter_map(|record| record.value.as_deref())
-                .collect::<Vec<_>>(),
-            [&b"fine"[..], b"twice", b"twice"]
-        );
+        assert_eq!(output.iter().filter_map(|record| record.value.as_deref()).collect::<Vec<_>>(), [&b"fine"[..], b"twice", b"twice"]);
         assert_eq!(output.len(), 4, "the tombstone too");
         assert_eq!(plugin.take_side_output("late").len(), 1);
         assert_eq!(plugin.take_failures()[0].reason, "bad");
-        assert_eq!(
-            plugin
-                .process(&["fine".into(), "fail-batch:all".into()])
-                .unwrap_err(),
-            "all"
-        );
+        assert_eq!(plugin.process(&["fine".into(), "fail-batch:all".into()]).unwrap_err(), "all");
     }
 
     #[test]
@@ -127,9 +102,6 @@ mod tests {
 
     #[test]
     fn refuses_to_open_when_asked() {
-        assert_eq!(
-            MapHarness::<Faulty>::open(r#"{"open": "fail:not today"}"#).unwrap_err(),
-            "not today"
-        );
+        assert_eq!(MapHarness::<Faulty>::open(r#"{"open": "fail:not today"}"#).unwrap_err(), "not today");
     }
 }

@@ -14,29 +14,14 @@ use waterwheel_plugin::{Failure, fail, fail_batch, log};
 pub(crate) fn misbehave(text: &str) -> Result<Option<String>, Failure> {
     let (verb, argument) = text.split_once(':').unwrap_or((text, ""));
     match verb {
-        "panic" => panic!(
-            "{}",
-            if argument.is_empty() {
-                "asked to panic"
-            } else {
-                argument
-            }
-        ),
+        "panic" => panic!("{}", if argument.is_empty() { "asked to panic" } else { argument }),
         "exit" => std::process::exit(7),
         "loop" => loop {
             std::hint::spin_loop();
         },
         "allocate" => allocate(),
-        "fail" => Err(fail(if argument.is_empty() {
-            "asked to fail"
-        } else {
-            argument
-        })),
-        "fail-batch" => Err(fail_batch(if argument.is_empty() {
-            "asked to fail the batch"
-        } else {
-            argument
-        })),
+        "fail" => Err(fail(if argument.is_empty() { "asked to fail" } else { argument })),
+        "fail-batch" => Err(fail_batch(if argument.is_empty() { "asked to fail the batch" } else { argument })),
         "print" => {
             println!("{argument}");
             Ok(None)
@@ -50,22 +35,16 @@ pub(crate) fn misbehave(text: &str) -> Result<Option<String>, Failure> {
             Ok(None)
         }
         "environment" => {
-            let variables: Vec<String> = std::env::vars()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
+            let variables: Vec<String> = std::env::vars().map(|(name, value)| format!("{name}={value}")).collect();
             Ok(Some(format!("environment [{}]", variables.join(" "))))
         }
         "clock" => {
             let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
             Ok(Some(format!("clock {nanoseconds}")))
         }
-        "random" => Ok(Some(format!(
-            "random {:016x}",
-            RandomState::new().hash_one(0)
-        ))),
+        "random" => Ok(Some(format!("random {:016x}", RandomState::new().hash_one(0)))),
         "file" => {
-            let content = std::fs::read_to_string(argument)
-                .map_err(|error| fail(format!("{argument}: {error}")))?;
+            let content = std::fs::read_to_string(argument).map_err(|error| fail(format!("{argument}: {error}")))?;
             Ok(Some(format!("file {content}")))
         }
         _ => Ok(None),

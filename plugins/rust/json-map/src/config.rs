@@ -45,38 +45,20 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D:
 impl Condition {
     /// Whether it says anything.
     pub fn is_empty(&self) -> bool {
-        let bounds = [
-            self.greater_than,
-            self.at_least,
-            self.less_than,
-            self.at_most,
-        ];
-        self.exists.is_none()
-            && self.equals.is_none()
-            && self.not_equals.is_none()
-            && bounds.iter().all(Option::is_none)
+        let bounds = [self.greater_than, self.at_least, self.less_than, self.at_most];
+        self.exists.is_none() && self.equals.is_none() && self.not_equals.is_none() && bounds.iter().all(Option::is_none)
     }
 
     /// Whether a record meets it. Something that is no number is neither greater nor less than one; nothing is equal to what is missing.
     pub fn holds(&self, record: &[u8]) -> Result<bool, serde_json::Error> {
-        let found: Option<Value> = self
-            .field
-            .find(record)?
-            .map(serde_json::from_str)
-            .transpose()?;
+        let found: Option<Value> = self.field.find(record)?.map(serde_json::from_str).transpose()?;
         let number = found.as_ref().and_then(Value::as_f64);
         let bound = |bound: Option<f64>, holds: fn(&f64, &f64) -> bool| {
             bound.is_none_or(|bound| number.is_some_and(|number| holds(&number, &bound)))
         };
         Ok(self.exists.is_none_or(|exists| exists == found.is_some())
-            && self
-                .equals
-                .as_ref()
-                .is_none_or(|value| is_equal(found.as_ref(), value))
-            && self
-                .not_equals
-                .as_ref()
-                .is_none_or(|value| !is_equal(found.as_ref(), value))
+            && self.equals.as_ref().is_none_or(|value| is_equal(found.as_ref(), value))
+            && self.not_equals.as_ref().is_none_or(|value| !is_equal(found.as_ref(), value))
             && bound(self.greater_than, f64::gt)
             && bound(self.at_least, f64::ge)
             && bound(self.less_than, f64::lt)
@@ -87,9 +69,7 @@ impl Condition {
 /// Equality as people mean it: 1 is 1.0.
 fn is_equal(found: Option<&Value>, value: &Value) -> bool {
     match (found, value) {
-        (Some(Value::Number(found)), Value::Number(value)) => {
-            found == value || found.as_f64() == value.as_f64()
-        }
+        (Some(Value::Number(found)), Value::Number(value)) => found == value || found.as_f64() == value.as_f64(),
         (found, value) => found == Some(value),
     }
 }

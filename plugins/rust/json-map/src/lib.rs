@@ -18,9 +18,7 @@ mod fields;
 
 use config::Config;
 use fields::{Fields, Name};
-use waterwheel_plugin::{
-    Emit, Environment, Failure, MapPlugin, Output, Record, ValueWriter, export_map, fail,
-};
+use waterwheel_plugin::{Emit, Environment, Failure, MapPlugin, Output, Record, ValueWriter, export_map, fail};
 
 /// The plugin.
 #[derive(Debug)]
@@ -40,19 +38,12 @@ impl MapPlugin for JsonMap {
             )));
         }
         let object = serde_json::to_string(&config.add)?;
-        let added = object
-            .trim_start_matches('{')
-            .strip_suffix('}')
-            .unwrap_or_default()
-            .as_bytes()
-            .to_vec();
+        let added = object.trim_start_matches('{').strip_suffix('}').unwrap_or_default().as_bytes().to_vec();
         Ok(Self { config, added })
     }
 
     fn process(&mut self, record: &Record<'_>, out: &mut Output<'_>) -> Result<(), Failure> {
-        let value = record
-            .value()
-            .ok_or_else(|| fail("a tombstone is not a JSON object"))?;
+        let value = record.value().ok_or_else(|| fail("a tombstone is not a JSON object"))?;
         for condition in &self.config.keep {
             if !condition.holds(value)? {
                 return Ok(());
@@ -65,11 +56,7 @@ impl MapPlugin for JsonMap {
 }
 
 impl JsonMap {
-    fn write(
-        &self,
-        fields: &Fields<'_>,
-        out: &mut ValueWriter<'_>,
-    ) -> Result<(), serde_json::Error> {
+    fn write(&self, fields: &Fields<'_>, out: &mut ValueWriter<'_>) -> Result<(), serde_json::Error> {
         let mut separator = "{";
         for (Name(name), value) in &fields.0 {
             if let Some(name) = self.name_of(name, fields) {
@@ -90,22 +77,14 @@ impl JsonMap {
 
     /// The name that a field goes out with; none when it does not.
     fn name_of<'n>(&'n self, name: &'n str, fields: &Fields<'_>) -> Option<&'n str> {
-        let Config {
-            rename,
-            remove,
-            add,
-            ..
-        } = &self.config;
+        let Config { rename, remove, add, .. } = &self.config;
         if remove.iter().any(|each| each == name) {
             return None;
         }
         let new = match rename.get(name) {
             Some(new) => new,
             None => {
-                let taken = |old: &str| {
-                    fields.0.iter().any(|(Name(each), _)| each == old)
-                        && !remove.iter().any(|each| each == old)
-                };
+                let taken = |old: &str| fields.0.iter().any(|(Name(each), _)| each == old) && !remove.iter().any(|each| each == old);
                 if rename.iter().any(|(old, new)| new == name && taken(old)) {
                     return None;
                 }
@@ -130,29 +109,16 @@ mod tests {
         let inputs: Vec<Input> = values.iter().map(|value| Input::from(*value)).collect();
         plugin.process(&inputs).unwrap();
         assert_eq!(plugin.take_failures(), []);
-        plugin
-            .take_output()
-            .iter()
-            .map(|record| record.text().to_owned())
-            .collect()
+        plugin.take_output().iter().map(|record| record.text().to_owned()).collect()
     }
 
     #[test]
     fn fields_are_renamed_removed_and_added() {
         let config = r#"{"rename": {"usr": "user"}, "remove": ["pad"], "add": {"currency": "EUR", "tags": [1, null]}}"#;
         let cases = [
-            (
-                r#"{"usr": "anna", "pad": "xxx", "amount": 0.10}"#,
-                r#"{"user":"anna","amount":0.10,"currency":"EUR","tags":[1,null]}"#,
-            ),
-            (
-                r#"{"currency": "USD", "user": 1}"#,
-                r#"{"user":1,"currency":"EUR","tags":[1,null]}"#,
-            ),
-            (
-                r#"{"user": "gives way", "usr": "anna"}"#,
-                r#"{"user":"anna","currency":"EUR","tags":[1,null]}"#,
-            ),
+            (r#"{"usr": "anna", "pad": "xxx", "amount": 0.10}"#, r#"{"user":"anna","amount":0.10,"currency":"EUR","tags":[1,null]}"#),
+            (r#"{"currency": "USD", "user": 1}"#, r#"{"user":1,"currency":"EUR","tags":[1,null]}"#),
+            (r#"{"user": "gives way", "usr": "anna"}"#, r#"{"user":"anna","currency":"EUR","tags":[1,null]}"#),
             ("{}", r#"{"currency":"EUR","tags":[1,null]}"#),
         ];
         for (value, expected) in cases {
@@ -169,28 +135,11 @@ mod tests {
 
     #[test]
     fn conditions_filter() {
-        let values = [
-            r#"{"a": 5}"#,
-            r#"{"a": 10.0}"#,
-            r#"{"a": 15}"#,
-            r#"{"a": "15"}"#,
-            r#"{"a": null}"#,
-            "{}",
-        ];
-        let kept = |condition: &str| {
-            map(
-                &format!(r#"{{"keep": [{{"field": "/a", {condition}}}]}}"#),
-                &values,
-            )
-            .join(" ")
-            .replace("\":", "")
-        };
+        let values = [r#"{"a": 5}"#, r#"{"a": 10.0}"#, r#"{"a": 15}"#, r#"{"a": "15"}"#, r#"{"a": null}"#, "{}"];
+        let kept = |condition: &str| map(&format!(r#"{{"keep": [{{"field": "/a", {condition}}}]}}"#), &values).join(" ").replace("\":", "");
         assert_eq!(kept(r#""equals": 10"#), r#"{"a10.0}"#);
         assert_eq!(kept(r#""equals": null"#), r#"{"anull}"#);
-        assert_eq!(
-            kept(r#""not-equals": "15""#),
-            r#"{"a5} {"a10.0} {"a15} {"anull} {}"#
-        );
+        assert_eq!(kept(r#""not-equals": "15""#), r#"{"a5} {"a10.0} {"a15} {"anull} {}"#);
         assert_eq!(kept(r#""greater-than": 5, "less-than": 15"#), r#"{"a10.0}"#);
         assert_eq!(kept(r#""at-least": 5, "at-most": 10"#), r#"{"a5} {"a10.0}"#);
         assert_eq!(kept(r#""exists": false"#), "{}");
@@ -199,25 +148,10 @@ mod tests {
     #[test]
     fn what_is_no_object_fails() {
         let mut plugin = MapHarness::<JsonMap>::open("{}").unwrap();
-        plugin
-            .process(&[
-                "[1]".into(),
-                "{".into(),
-                "".into(),
-                Input::tombstone(),
-                "{\"a\":1}".into(),
-            ])
-            .unwrap();
+        plugin.process(&["[1]".into(), "{".into(), "".into(), Input::tombstone(), "{\"a\":1}".into()]).unwrap();
         assert_eq!(plugin.take_output().len(), 1);
-        let reasons: Vec<_> = plugin
-            .take_failures()
-            .into_iter()
-            .map(|failure| failure.reason)
-            .collect();
-        assert_eq!(
-            reasons[0],
-            "invalid type: sequence, expected a JSON object at line 1 column 0"
-        );
+        let reasons: Vec<_> = plugin.take_failures().into_iter().map(|failure| failure.reason).collect();
+        assert_eq!(reasons[0], "invalid type: sequence, expected a JSON object at line 1 column 0");
         assert_eq!(reasons[1], "EOF while parsing an object at line 1 column 1");
         assert_eq!(reasons[3], "a tombstone is not a JSON object");
     }
@@ -225,10 +159,7 @@ mod tests {
     #[test]
     fn a_wrong_configuration_is_refused_with_its_path() {
         let error = |config| MapHarness::<JsonMap>::open(config).unwrap_err();
-        assert!(
-            error(r#"{"keep": [{"field": "/a"}]}"#)
-                .starts_with("config.keep[0]: the condition says nothing")
-        );
+        assert!(error(r#"{"keep": [{"field": "/a"}]}"#).starts_with("config.keep[0]: the condition says nothing"));
         assert!(
             error(r#"{"keep": [{"field": "/a", "grater-than": 1}]}"#)
                 .starts_with("config.keep[0].grater-than: unknown field `grater-than`")

@@ -39,12 +39,9 @@ mod tests {
         ];
         plugin.process(&inputs).unwrap();
         let output = plugin.take_output();
-        for (record, expected) in output.iter().zip([
-            (Some("k"), Some("v"), 5),
-            (Some(""), Some(""), 0),
-            (Some("k"), None, 0),
-            (None, Some("without a key"), -1),
-        ]) {
+        for (record, expected) in
+            output.iter().zip([(Some("k"), Some("v"), 5), (Some(""), Some(""), 0), (Some("k"), None, 0), (None, Some("without a key"), -1)])
+        {
             let (key, value, timestamp) = expected;
             assert_eq!(record.key.as_deref(), key.map(str::as_bytes));
             assert_eq!(record.value.as_deref(), value.map(str::as_bytes));

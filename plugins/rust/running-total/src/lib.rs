@@ -10,10 +10,7 @@ use std::io::Write;
 use decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use waterwheel_plugin::json::Pointer;
-use waterwheel_plugin::{
-    Declare, Emit, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, Record,
-    export_keyed, fail,
-};
+use waterwheel_plugin::{Declare, Emit, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, Record, export_keyed, fail};
 
 /// The plugin.
 #[derive(Debug)]
@@ -50,25 +47,13 @@ impl KeyedPlugin for RunningTotal {
         states.value("totals")
     }
 
-    fn open(
-        config: Config,
-        totals: Self::States,
-        _environment: &Environment,
-    ) -> Result<Self, Failure> {
-        Ok(Self {
-            amount: config.amount,
-            totals,
-        })
+    fn open(config: Config, totals: Self::States, _environment: &Environment) -> Result<Self, Failure> {
+        Ok(Self { amount: config.amount, totals })
     }
 
     fn process(&mut self, record: &Record<'_>, out: &mut KeyedOutput<'_>) -> Result<(), Failure> {
-        let value = record
-            .value()
-            .ok_or_else(|| fail("a tombstone has no amount"))?;
-        let amount = self
-            .amount
-            .find(value)?
-            .ok_or_else(|| fail(format!("there is no amount at {}", self.amount)))?;
+        let value = record.value().ok_or_else(|| fail("a tombstone has no amount"))?;
+        let amount = self.amount.find(value)?.ok_or_else(|| fail(format!("there is no amount at {}", self.amount)))?;
         let amount: Decimal = amount.parse()?;
         let key = std::str::from_utf8(record.key().unwrap_or_default())?;
 
@@ -98,37 +83,24 @@ mod tests {
     use super::RunningTotal;
 
     fn texts(plugin: &mut KeyedHarness<RunningTotal>) -> Vec<String> {
-        plugin
-            .take_output()
-            .iter()
-            .map(|record| record.text().to_owned())
-            .collect()
+        plugin.take_output().iter().map(|record| record.text().to_owned()).collect()
     }
 
     #[test]
     fn counts_and_sums_by_key() {
         let mut plugin = KeyedHarness::<RunningTotal>::open("null").unwrap();
-        for (key, value) in [
-            ("a", r#"{"amount": 0.1}"#),
-            ("b", r#"{"amount": 7}"#),
-            ("a", r#"{"amount": 0.2}"#),
-        ] {
+        for (key, value) in [("a", r#"{"amount": 0.1}"#), ("b", r#"{"amount": 7}"#), ("a", r#"{"amount": 0.2}"#)] {
             plugin.feed(key, value).unwrap();
         }
         assert_eq!(
             texts(&mut plugin),
-            [
-                r#"{"key":"a","count":1,"sum":0.1}"#,
-                r#"{"key":"b","count":1,"sum":7}"#,
-                r#"{"key":"a","count":2,"sum":0.3}"#
-            ]
+            [r#"{"key":"a","count":1,"sum":0.1}"#, r#"{"key":"b","count":1,"sum":7}"#, r#"{"key":"a","count":2,"sum":0.3}"#]
         );
     }
 
     #[test]
     fn a_record_without_a_fitting_amount_fails_and_is_not_counted() {
-        let mut plugin =
-            KeyedHarness::<RunningTotal>::open(r#"{"amount": "/order/total"}"#).unwrap();
+        let mut plugin = KeyedHarness::<RunningTotal>::open(r#"{"amount": "/order/total"}"#).unwrap();
         for value in [
             r#"{"order": {}}"#,
             r#"{"order": {"total": "7"}}"#,
@@ -138,20 +110,10 @@ mod tests {
         ] {
             plugin.feed("a", value).unwrap();
         }
-        assert_eq!(
-            texts(&mut plugin),
-            [r#"{"key":"a","count":1,"sum":100000000000000000000000000000000000000}"#]
-        );
-        let reasons: Vec<_> = plugin
-            .take_failures()
-            .into_iter()
-            .map(|failure| failure.reason)
-            .collect();
+        assert_eq!(texts(&mut plugin), [r#"{"key":"a","count":1,"sum":100000000000000000000000000000000000000}"#]);
+        let reasons: Vec<_> = plugin.take_failures().into_iter().map(|failure| failure.reason).collect();
         assert_eq!(reasons[0], "there is no amount at /order/total");
-        assert_eq!(
-            reasons[1],
-            "\"7\" is not a number with at most 38 digits, 30 of them decimal places"
-        );
+        assert_eq!(reasons[1], "\"7\" is not a number with at most 38 digits, 30 of them decimal places");
         assert_eq!(reasons[2], "expected ident at line 1 column 2");
         assert_eq!(reasons[3], "the sum has more than 38 digits");
     }
@@ -163,18 +125,12 @@ mod tests {
         let snapshot = plugin.snapshot(Scope::All).unwrap();
         let mut restored = KeyedHarness::<RunningTotal>::restore("{}", &snapshot).unwrap();
         restored.feed("\"quoted\"", r#"{"amount": 1}"#).unwrap();
-        assert_eq!(
-            texts(&mut restored),
-            [r#"{"key":"\"quoted\"","count":2,"sum":2.5}"#]
-        );
+        assert_eq!(texts(&mut restored), [r#"{"key":"\"quoted\"","count":2,"sum":2.5}"#]);
     }
 
     #[test]
     fn a_wrong_configuration_is_refused_with_its_path() {
         let error = KeyedHarness::<RunningTotal>::open(r#"{"amount": "total"}"#).unwrap_err();
-        assert!(
-            error.starts_with("config.amount: `total` is not a JSON pointer"),
-            "{error}"
-        );
+        assert!(error.starts_with("config.amount: `total` is not a JSON pointer"), "{error}");
     }
 }

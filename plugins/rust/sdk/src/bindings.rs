@@ -2,19 +2,8 @@
 //!
 //! The worlds of the contract are put together from three parts, since the macros that export an interface can exist only once in
 //! a crate: `map-plugin` is [`common`] and [`map`], `keyed-plugin` is [`common`] and [`keyed`].
-#![allow(
-    unsafe_code,
-    missing_docs,
-    missing_debug_implementations,
-    unreachable_pub,
-    reason = "generated code"
-)]
-#![allow(
-    clippy::all,
-    clippy::cast_possible_truncation,
-    clippy::allow_attributes_without_reason,
-    reason = "generated code"
-)]
+#![allow(unsafe_code, missing_docs, missing_debug_implementations, unreachable_pub, reason = "generated code")]
+#![allow(clippy::all, clippy::cast_possible_truncation, clippy::allow_attributes_without_reason, reason = "generated code")]
 
 /// What both worlds have.
 pub mod common {
@@ -77,8 +66,6 @@ pub mod keyed {
     });
 }
 
-pub use common::waterwheel::plugin::types::{
-    Batch, Column, Context, Emitted, Failure, HeaderEdit, Timers,
-};
+pub use common::waterwheel::plugin::types::{Batch, Column, Context, Emitted, Failure, HeaderEdit, Timers};
 pub use keyed::exports::waterwheel::plugin::keyed_processor::KeyedEmitted;
 pub use keyed::exports::waterwheel::plugin::snapshot::{Entries, Scope};

@@ -38,20 +38,14 @@ impl<'a> Emit<'a> {
     /// Whether all is as in the input.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.value_of.is_some()
-            && matches!(self.key, Key::AsInput)
-            && self.timestamp.is_none()
-            && self.side_output.is_none()
+        self.value_of.is_some() && matches!(self.key, Key::AsInput) && self.timestamp.is_none() && self.side_output.is_none()
     }
 
     /// A record with this value.
     #[must_use]
     #[inline]
     pub fn value(value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        Self {
-            value: Some(value.as_ref()),
-            ..Self::default()
-        }
+        Self { value: Some(value.as_ref()), ..Self::default() }
     }
 
     /// A record with a null value.
@@ -65,40 +59,28 @@ impl<'a> Emit<'a> {
     #[must_use]
     #[inline]
     pub fn key(self, key: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        Self {
-            key: Key::Given(key.as_ref()),
-            ..self
-        }
+        Self { key: Key::Given(key.as_ref()), ..self }
     }
 
     /// With a null key.
     #[must_use]
     #[inline]
     pub fn null_key(self) -> Self {
-        Self {
-            key: Key::Null,
-            ..self
-        }
+        Self { key: Key::Null, ..self }
     }
 
     /// With this event time, in milliseconds since the Unix epoch.
     #[must_use]
     #[inline]
     pub fn timestamp(self, timestamp: i64) -> Self {
-        Self {
-            timestamp: Some(timestamp),
-            ..self
-        }
+        Self { timestamp: Some(timestamp), ..self }
     }
 
     /// To the side output of this name, one of the plugin's `SIDE_OUTPUTS`. Any other name fails the batch.
     #[must_use]
     #[inline]
     pub fn to(self, side_output: &'a str) -> Self {
-        Self {
-            side_output: Some(side_output),
-            ..self
-        }
+        Self { side_output: Some(side_output), ..self }
     }
 }
 
@@ -106,11 +88,7 @@ impl<'a> From<&Record<'a>> for Emit<'a> {
     /// The record as it is.
     #[inline]
     fn from(record: &Record<'a>) -> Self {
-        Self {
-            value: record.value(),
-            value_of: Some(record.row()),
-            ..Self::default()
-        }
+        Self { value: record.value(), value_of: Some(record.row()), ..Self::default() }
     }
 }
 

@@ -25,9 +25,9 @@ macro_rules! export_map {
             #[cfg(target_family = "wasm")]
             type Exported = $crate::__private::ExportedMap<$plugin>;
             #[cfg(target_family = "wasm")]
-            $crate::__private::bindings::common::export_common!(Exported with_types_in $crate::__private::bindings::common);
+    $crate::__private::bindings::common::export_common!(Exported with_types_in $crate::__private::bindings::common);
             #[cfg(target_family = "wasm")]
-            $crate::__private::bindings::map::export_map_part!(Exported with_types_in $crate::__private::bindings::map);
+    $crate::__private::bindings::map::export_map_part!(Exported with_types_in $crate::__private::bindings::map);
         };
     };
 }
@@ -52,9 +52,9 @@ macro_rules! export_keyed {
             #[cfg(target_family = "wasm")]
             type Exported = $crate::__private::ExportedKeyed<$plugin>;
             #[cfg(target_family = "wasm")]
-            $crate::__private::bindings::common::export_common!(Exported with_types_in $crate::__private::bindings::common);
+    $crate::__private::bindings::common::export_common!(Exported with_types_in $crate::__private::bindings::common);
             #[cfg(target_family = "wasm")]
-            $crate::__private::bindings::keyed::export_keyed_part!(Exported with_types_in $crate::__private::bindings::keyed);
+    $crate::__private::bindings::keyed::export_keyed_part!(Exported with_types_in $crate::__private::bindings::keyed);
         };
     };
 }
@@ -83,9 +83,7 @@ pub struct ExportedKeyed<P>(PhantomData<P>);
 fn report_panics() {
     #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| {
-        let message = panic
-            .payload_as_str()
-            .unwrap_or("(a panic whose message is not text)");
+        let message = panic.payload_as_str().unwrap_or("(a panic whose message is not text)");
         match panic.location() {
             Some(place) => crate::host::panicked(&format!("{message} (at {place})")),
             None => crate::host::panicked(message),

@@ -56,18 +56,12 @@ impl<E: std::error::Error> From<E> for Failure {
 /// A [`Failure`] of this record.
 #[must_use]
 pub fn fail(reason: impl Display) -> Failure {
-    Failure {
-        reason: reason.to_string(),
-        whole_batch: false,
-    }
+    Failure { reason: reason.to_string(), whole_batch: false }
 }
 
 /// A [`Failure`] of the whole batch: for trouble that is not the record's fault, after which going on makes no sense. The job restarts from
 /// its last completed checkpoint.
 #[must_use]
 pub fn fail_batch(reason: impl Display) -> Failure {
-    Failure {
-        reason: reason.to_string(),
-        whole_batch: true,
-    }
+    Failure { reason: reason.to_string(), whole_batch: true }
 }

@@ -81,11 +81,7 @@ mod imp {
     }
 
     pub(crate) fn origin(row: u32) -> Option<Place> {
-        host::origin(row).map(|place| Place {
-            source: place.source,
-            split: place.split,
-            position: place.position,
-        })
+        host::origin(row).map(|place| Place { source: place.source, split: place.split, position: place.position })
     }
 
     pub(crate) fn panicked(message: &str) {

@@ -32,10 +32,7 @@ pub struct NotAPointer(String);
 impl fmt::Display for NotAPointer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0;
-        write!(
-            formatter,
-            "`{text}` is not a JSON pointer: one starts with `/`, as in `/{text}`, and has `~` only in `~0` and `~1`"
-        )
+        write!(formatter, "`{text}` is not a JSON pointer: one starts with `/`, as in `/{text}`, and has `~` only in `~0` and `~1`")
     }
 }
 
@@ -46,18 +43,12 @@ impl TryFrom<String> for Pointer {
 
     fn try_from(text: String) -> Result<Self, NotAPointer> {
         if text.is_empty() {
-            return Ok(Self {
-                text,
-                tokens: Vec::new(),
-            });
+            return Ok(Self { text, tokens: Vec::new() });
         }
         let escapes_fit = text.replace("~0", "").replace("~1", "").find('~').is_none();
         match text.strip_prefix('/') {
             Some(path) if escapes_fit => {
-                let tokens = path
-                    .split('/')
-                    .map(|token| token.replace("~1", "/").replace("~0", "~"))
-                    .collect();
+                let tokens = path.split('/').map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
                 Ok(Self { text, tokens })
             }
             _ => Err(NotAPointer(text)),
@@ -124,10 +115,7 @@ impl<'de> Visitor<'de> for At<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let (first, rest) = self
-            .0
-            .split_first()
-            .ok_or_else(|| A::Error::custom("no token"))?;
+        let (first, rest) = self.0.split_first().ok_or_else(|| A::Error::custom("no token"))?;
         let mut found = None;
         while let Some(Name(name)) = map.next_key()? {
             if name == first.as_str() {
@@ -140,10 +128,7 @@ impl<'de> Visitor<'de> for At<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
-        let (first, rest) = self
-            .0
-            .split_first()
-            .ok_or_else(|| A::Error::custom("no token"))?;
+        let (first, rest) = self.0.split_first().ok_or_else(|| A::Error::custom("no token"))?;
         let wanted: Option<usize> = first.parse().ok();
         let mut found = None;
         let mut index = 0;
@@ -191,18 +176,12 @@ mod tests {
     use super::Pointer;
 
     fn find(pointer: &str, document: &str) -> Option<String> {
-        pointer
-            .parse::<Pointer>()
-            .unwrap()
-            .find(document.as_bytes())
-            .unwrap()
-            .map(str::to_owned)
+        pointer.parse::<Pointer>().unwrap().find(document.as_bytes()).unwrap().map(str::to_owned)
     }
 
     #[test]
     fn finds_what_the_standard_says() {
-        let document =
-            r#"{"foo": ["bar", "baz"], "": 0, "a/b": 1, "m~n": 8, "e\"f": {"x": [1.50, null]}}"#;
+        let document = r#"{"foo": ["bar", "baz"], "": 0, "a/b": 1, "m~n": 8, "e\"f": {"x": [1.50, null]}}"#;
         assert_eq!(find("", document).unwrap(), document);
         assert_eq!(find("/foo", document).unwrap(), r#"["bar", "baz"]"#);
         assert_eq!(find("/foo/1", document).unwrap(), r#""baz""#);
@@ -215,14 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_none() {
-        for (pointer, document) in [
-            ("/a", "{}"),
-            ("/a/b", r#"{"a": 1}"#),
-            ("/2", "[0, 1]"),
-            ("/x", "[0]"),
-            ("/a", "null"),
-            ("/a", "1.5"),
-        ] {
+        for (pointer, document) in [("/a", "{}"), ("/a/b", r#"{"a": 1}"#), ("/2", "[0, 1]"), ("/x", "[0]"), ("/a", "null"), ("/a", "1.5")] {
             assert_eq!(find(pointer, document), None, "{pointer} in {document}");
         }
     }
@@ -230,13 +202,7 @@ mod tests {
     #[test]
     fn the_whole_document_has_to_be_json() {
         let pointer: Pointer = "/a".parse().unwrap();
-        for document in [
-            "",
-            "{",
-            r#"{"a": 1} x"#,
-            r#"{"a": 1, "b": tru}"#,
-            "\"\u{1}\"",
-        ] {
+        for document in ["", "{", r#"{"a": 1} x"#, r#"{"a": 1, "b": tru}"#, "\"\u{1}\""] {
             pointer.find(document.as_bytes()).unwrap_err();
         }
     }
@@ -245,10 +211,7 @@ mod tests {
     fn what_is_no_pointer_is_refused() {
         for text in ["a", "a/b", "/a~", "/a~2"] {
             let error = text.parse::<Pointer>().unwrap_err().to_string();
-            assert!(
-                error.starts_with(&format!("`{text}` is not a JSON pointer")),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("`{text}` is not a JSON pointer")), "{error}");
         }
     }
 }

@@ -162,11 +162,7 @@ pub trait KeyedPlugin: Sized + 'static {
     ///
     /// # Errors
     /// Refuses the job, with the failure's sentence.
-    fn open(
-        config: Self::Config,
-        states: Self::States,
-        environment: &Environment,
-    ) -> Result<Self, Failure>;
+    fn open(config: Self::Config, states: Self::States, environment: &Environment) -> Result<Self, Failure>;
 
     /// Processes one record.
     ///
@@ -237,9 +233,7 @@ impl<'de> Deserialize<'de> for NoConfig {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NoConfig, A::Error> {
                 match map.next_entry::<String, IgnoredAny>()? {
                     None => Ok(NoConfig),
-                    Some((name, _)) => Err(serde::de::Error::custom(format!(
-                        "this plugin takes no configuration, and there is `{name}`"
-                    ))),
+                    Some((name, _)) => Err(serde::de::Error::custom(format!("this plugin takes no configuration, and there is `{name}`"))),
                 }
             }
         }

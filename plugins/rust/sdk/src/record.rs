@@ -13,11 +13,7 @@ pub(crate) const NULL_VALUE: u8 = 2;
 /// The host has checked a column's ends before it handed it over.
 #[inline]
 pub(crate) fn entry(column: &Column, row: usize) -> &[u8] {
-    let start = if row == 0 {
-        0
-    } else {
-        column.ends[row - 1] as usize
-    };
+    let start = if row == 0 { 0 } else { column.ends[row - 1] as usize };
     &column.bytes[start..column.ends[row] as usize]
 }
 
@@ -34,20 +30,8 @@ pub(crate) struct Columns<'a> {
 impl<'a> Columns<'a> {
     #[inline]
     pub(crate) fn of(batch: &'a Batch) -> Self {
-        let Batch {
-            count,
-            timestamps,
-            keys,
-            values,
-            nulls,
-        } = batch;
-        Self {
-            count: *count,
-            timestamps,
-            keys,
-            values,
-            nulls,
-        }
+        let Batch { count, timestamps, keys, values, nulls } = batch;
+        Self { count: *count, timestamps, keys, values, nulls }
     }
 }
 
@@ -64,10 +48,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn key(self, row: u32) -> Option<&'a [u8]> {
         match self {
             Self::Batch(columns) => {
-                let null = columns
-                    .nulls
-                    .get(row as usize)
-                    .is_some_and(|bits| bits & NULL_KEY != 0);
+                let null = columns.nulls.get(row as usize).is_some_and(|bits| bits & NULL_KEY != 0);
                 (!null).then(|| entry(columns.keys, row as usize))
             }
             Self::Fired { keys, .. } => Some(entry(keys, row as usize)),
@@ -101,11 +82,7 @@ impl<'a> Record<'a> {
     #[inline]
     pub(crate) fn of(columns: &Columns<'a>, row: u32, input: u32) -> Self {
         let index = row as usize;
-        let bits = if columns.nulls.is_empty() {
-            0
-        } else {
-            columns.nulls[index]
-        };
+        let bits = if columns.nulls.is_empty() { 0 } else { columns.nulls[index] };
         Self {
             key: (bits & NULL_KEY == 0).then(|| entry(columns.keys, index)),
             value: (bits & NULL_VALUE == 0).then(|| entry(columns.values, index)),
@@ -158,11 +135,7 @@ impl<'a> Record<'a> {
     /// Fetches all headers.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<Option<Vec<u8>>> {
-        self.headers()
-            .into_iter()
-            .rev()
-            .find(|(each, _)| each == name)
-            .map(|(_, value)| value)
+        self.headers().into_iter().rev().find(|(each, _)| each == name).map(|(_, value)| value)
     }
 
     /// Where the record was read, if it was read and the host still knows.

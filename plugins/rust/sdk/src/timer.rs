@@ -37,17 +37,8 @@ impl<'a> Timer<'a> {
     /// The timer `row` of those that fired; `keys` is their column of keys.
     pub(crate) fn of(fired: &Timers, keys: &'a Column, row: u32) -> Self {
         let index = row as usize;
-        let clock = if fired.clocks[index] == Clock::Event.number() {
-            Clock::Event
-        } else {
-            Clock::Processing
-        };
-        Self {
-            key: entry(keys, index),
-            time: fired.times[index],
-            tag: fired.tags[index],
-            clock,
-        }
+        let clock = if fired.clocks[index] == Clock::Event.number() { Clock::Event } else { Clock::Processing };
+        Self { key: entry(keys, index), time: fired.times[index], tag: fired.tags[index], clock }
     }
 
     /// The key that the timer was set for; state is that of this key.

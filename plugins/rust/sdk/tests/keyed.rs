@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 use waterwheel_plugin::testing::{Input, KeyedHarness, Scope, Snapshot};
 use waterwheel_plugin::{
-    Clock, Declare, Emit, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, MapState,
-    NoConfig, Output, RESERVED_TAGS, Record, Timer, decode, export_keyed, fail,
+    Clock, Declare, Emit, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, MapState, NoConfig, Output, RESERVED_TAGS, Record,
+    Timer, decode, export_keyed, fail,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -31,17 +31,11 @@ impl KeyedPlugin for Counter {
         let totals = states.value_with_migration("totals", 2, |version, bytes| match version {
             1 => match decode(bytes)? {
                 13 => Err("13 is an unlucky count".to_owned()),
-                count => Ok(Total {
-                    count,
-                    note: String::new(),
-                }),
+                count => Ok(Total { count, note: String::new() }),
             },
             _ => Err("nobody knows that version".to_owned()),
         });
-        Self {
-            totals,
-            words: states.map("words"),
-        }
+        Self { totals, words: states.map("words") }
     }
 
     fn open(_: NoConfig, states: Self, _: &Environment) -> Result<Self, Failure> {
@@ -70,15 +64,7 @@ impl KeyedPlugin for Counter {
     }
 
     fn on_timer(&mut self, timer: &Timer<'_>, out: &mut KeyedOutput<'_>) -> Result<(), Failure> {
-        out.emit(
-            Emit::value(&format!(
-                "{:?} {} {}",
-                timer.clock(),
-                timer.time(),
-                timer.tag()
-            ))
-            .to("late"),
-        );
+        out.emit(Emit::value(&format!("{:?} {} {}", timer.clock(), timer.time(), timer.tag())).to("late"));
         match (timer.clock(), timer.time()) {
             (Clock::Processing, 666) => {
                 self.totals.remove();
@@ -116,18 +102,8 @@ fn older_values_are_migrated() {
     plugin.feed("a", "x").unwrap();
     assert_eq!(plugin.take_output()[0].text(), "0 42");
     let new = plugin.snapshot(Scope::All).unwrap();
-    assert_eq!(
-        new.value::<Total>("totals", "a"),
-        Some(Total {
-            count: 42,
-            note: String::new()
-        })
-    );
-    assert!(
-        new.entries()
-            .iter()
-            .all(|entry| entry.version == if entry.state == "totals" { 2 } else { 1 })
-    );
+    assert_eq!(new.value::<Total>("totals", "a"), Some(Total { count: 42, note: String::new() }));
+    assert!(new.entries().iter().all(|entry| entry.version == if entry.state == "totals" { 2 } else { 1 }));
 }
 
 #[test]
@@ -144,8 +120,7 @@ fn a_field_with_a_default_needs_no_version() {
 
 #[test]
 fn what_cannot_be_read_is_refused_with_a_sentence() {
-    let with =
-        |version, value: &str| Snapshot::default().with_value("totals", version, "a key", &value);
+    let with = |version, value: &str| Snapshot::default().with_value("totals", version, "a key", &value);
     assert_eq!(
         refused(&with(3, "x")),
         "state `totals`: the values are of version 3, and this plugin knows version 2; restore with a plugin at least as new as the one that wrote them"
@@ -155,26 +130,15 @@ fn what_cannot_be_read_is_refused_with_a_sentence() {
         refused(&unlucky),
         "state `totals`, key \"a key\": the value cannot be migrated from version 1 to 2: 13 is an unlucky count"
     );
-    assert!(
-        refused(&with(2, "x"))
-            .starts_with("state `totals`, key \"a key\": the value cannot be read as version 2: ")
-    );
+    assert!(refused(&with(2, "x")).starts_with("state `totals`, key \"a key\": the value cannot be read as version 2: "));
     let old_words = Snapshot::default().with_map_entry("words", 0, "a", "w", &1_u64);
-    assert_eq!(
-        refused(&old_words),
-        "state `words`: the values are of version 0, this plugin is at version 1 and has no migration from it"
-    );
+    assert_eq!(refused(&old_words), "state `words`: the values are of version 0, this plugin is at version 1 and has no migration from it");
     let wrong_subkey = Snapshot::default().with_map_entry("words", 1, "a", &5_u64, &1_u64);
     assert!(refused(&wrong_subkey).contains("the subkey \"\\x05\" cannot be read"));
     let unknown = Snapshot::default().with_value("others", 1, "a", &1_u64);
-    assert_eq!(
-        refused(&unknown),
-        "the plugin has no state `others`; it declares [\"totals\", \"words\"]"
-    );
-    let kinds = (
-        Snapshot::default().with_value("words", 1, "a", &1_u64),
-        Snapshot::default().with_map_entry("totals", 2, "a", "w", &1_u64),
-    );
+    assert_eq!(refused(&unknown), "the plugin has no state `others`; it declares [\"totals\", \"words\"]");
+    let kinds =
+        (Snapshot::default().with_value("words", 1, "a", &1_u64), Snapshot::default().with_map_entry("totals", 2, "a", "w", &1_u64));
     assert!(refused(&kinds.0).contains("have no subkeys"));
     assert!(refused(&kinds.1).contains("have subkeys"));
 }
@@ -193,11 +157,7 @@ fn base_and_changes_together_restore_what_was() {
     let mut restored = KeyedHarness::<Counter>::restore("null", &chain).unwrap();
     restored.feed("a", "z").unwrap();
     restored.feed("c", "z").unwrap();
-    let texts: Vec<_> = restored
-        .take_output()
-        .iter()
-        .map(|record| record.text().to_owned())
-        .collect();
+    let texts: Vec<_> = restored.take_output().iter().map(|record| record.text().to_owned()).collect();
     assert_eq!(texts, ["0 3", "0 2"]);
 }
 
@@ -217,10 +177,7 @@ fn evicted_keys_come_back_with_an_import() {
     plugin.feed("a", "x").unwrap();
     plugin.feed("b", "x").unwrap();
     let error = plugin.evict(&["b", "a"]).unwrap_err();
-    assert_eq!(
-        error,
-        "state `totals`, key \"b\": it has changes that were not exported, so it cannot be evicted"
-    );
+    assert_eq!(error, "state `totals`, key \"b\": it has changes that were not exported, so it cannot be evicted");
     let stored = plugin.snapshot(Scope::Changed).unwrap();
     plugin.evict(&["a", "b", "unknown"]).unwrap();
     assert_eq!(plugin.snapshot(Scope::All).unwrap().entries(), []);
@@ -228,24 +185,15 @@ fn evicted_keys_come_back_with_an_import() {
     plugin.feed("a", "x").unwrap();
     assert_eq!(plugin.take_output().last().unwrap().text(), "0 2");
     let error = plugin.import(&stored).unwrap_err();
-    assert!(
-        error.contains("key \"a\": it has changes that importing would undo"),
-        "{error}"
-    );
+    assert!(error.contains("key \"a\": it has changes that importing would undo"), "{error}");
 }
 
 #[test]
 fn timers_fire_in_order_and_only_once() {
     let mut plugin = open();
-    for (key, value) in [
-        ("a", "at 20"),
-        ("b", "at 10"),
-        ("b", "at 10"),
-        ("a", "at 30"),
-        ("a", "not-at 30"),
-        ("c", "at-and-fail 15"),
-        ("b", "event 5"),
-    ] {
+    for (key, value) in
+        [("a", "at 20"), ("b", "at 10"), ("b", "at 10"), ("a", "at 30"), ("a", "not-at 30"), ("c", "at-and-fail 15"), ("b", "event 5")]
+    {
         plugin.feed(key, value).unwrap();
     }
     assert_eq!(plugin.timers().len(), 3);
@@ -253,18 +201,8 @@ fn timers_fire_in_order_and_only_once() {
     plugin.advance_watermark(4).unwrap();
     plugin.advance_watermark(5).unwrap();
     let fired = plugin.take_side_output("late");
-    let fired: Vec<_> = fired
-        .iter()
-        .map(|record| (record.key_text(), record.text(), record.timestamp))
-        .collect();
-    assert_eq!(
-        fired,
-        [
-            ("b", "Processing 10 0", 10),
-            ("a", "Processing 20 0", 20),
-            ("b", "Event 5 7", 5)
-        ]
-    );
+    let fired: Vec<_> = fired.iter().map(|record| (record.key_text(), record.text(), record.timestamp)).collect();
+    assert_eq!(fired, [("b", "Processing 10 0", 10), ("a", "Processing 20 0", 20), ("b", "Event 5 7", 5)]);
     assert!(plugin.advance_watermark(4).is_err());
 }
 
@@ -284,18 +222,8 @@ fn a_timer_that_fails_leaves_nothing() {
     plugin.advance_processing_time(1000).unwrap();
     assert_eq!(plugin.take_side_output("late"), []);
     let failures = plugin.take_failures();
-    assert_eq!(
-        (failures[0].key.as_deref(), failures[0].reason.as_str()),
-        (Some(&b"a"[..]), "a bad time")
-    );
-    assert_eq!(
-        plugin
-            .snapshot(Scope::All)
-            .unwrap()
-            .value::<Total>("totals", "a")
-            .map(|total| total.count),
-        Some(1)
-    );
+    assert_eq!((failures[0].key.as_deref(), failures[0].reason.as_str()), (Some(&b"a"[..]), "a bad time"));
+    assert_eq!(plugin.snapshot(Scope::All).unwrap().value::<Total>("totals", "a").map(|total| total.count), Some(1));
 }
 
 #[test]
@@ -316,27 +244,14 @@ fn inputs_are_told_apart_and_the_end_may_emit() {
     plugin.finish().unwrap();
     let output = plugin.take_output();
     assert_eq!(output[0].text(), "1 1");
-    assert_eq!(
-        (
-            output[1].text(),
-            output[1].key.as_deref(),
-            output[1].timestamp
-        ),
-        ("the end", None, 77)
-    );
-    assert_eq!(
-        (output[2].text(), output[2].key_text(), output[2].timestamp),
-        ("with all", "k", 5)
-    );
+    assert_eq!((output[1].text(), output[1].key.as_deref(), output[1].timestamp), ("the end", None, 77));
+    assert_eq!((output[2].text(), output[2].key_text(), output[2].timestamp), ("with all", "k", 5));
 }
 
 #[test]
 fn a_reserved_tag_fails_the_batch() {
     let error = open().feed("a", "reserved").unwrap_err();
-    assert_eq!(
-        error,
-        "the plugin sets a timer with the tag 0xffff0000; tags from 0xffff0000 up are reserved"
-    );
+    assert_eq!(error, "the plugin sets a timer with the tag 0xffff0000; tags from 0xffff0000 up are reserved");
 }
 
 #[test]
@@ -349,22 +264,18 @@ fn a_snapshot_may_be_restored_in_chunks_of_any_size() {
         let snapshot = plugin.snapshot_in_chunks(Scope::All, bytes).unwrap();
         let mut restored = KeyedHarness::<Counter>::restore("null", &snapshot).unwrap();
         assert_eq!(restored.snapshot(Scope::All).unwrap().entries().len(), 100);
-        assert_eq!(
-            restored.snapshot(Scope::Changed).unwrap().entries().len(),
-            0,
-            "what was imported is no change"
-        );
+        assert_eq!(restored.snapshot(Scope::Changed).unwrap().entries().len(), 0, "what was imported is no change");
     }
 }
 
 #[test]
 fn the_description_names_states_and_outputs() {
     let description = KeyedHarness::<Counter>::describe();
-    assert!(description.contains(r#""states":[{"name":"totals","version":2,"kind":"value"},{"name":"words","version":1,"kind":"map"}]"#), "{description}");
     assert!(
-        description.contains(r#""inputs":["left","right"],"side_outputs":["late"]"#),
+        description.contains(r#""states":[{"name":"totals","version":2,"kind":"value"},{"name":"words","version":1,"kind":"map"}]"#),
         "{description}"
     );
+    assert!(description.contains(r#""inputs":["left","right"],"side_outputs":["late"]"#), "{description}");
 }
 
 /// Declares a state twice.
@@ -390,8 +301,5 @@ impl KeyedPlugin for Twice {
 #[test]
 fn a_state_that_is_declared_twice_is_refused() {
     let error = KeyedHarness::<Twice>::open("null").unwrap_err();
-    assert_eq!(
-        error,
-        "the plugin declares the state `same` twice; names tell states apart"
-    );
+    assert_eq!(error, "the plugin declares the state `same` twice; names tell states apart");
 }

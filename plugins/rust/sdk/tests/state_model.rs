@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use waterwheel_plugin::testing::{KeyedHarness, Scope, Snapshot, StateEntry};
 use waterwheel_plugin::{
-    Declare, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, MapState, NoConfig,
-    Record, decode, encode, export_keyed, fail,
+    Declare, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, MapState, NoConfig, Record, decode, encode, export_keyed, fail,
 };
 
 /// One write of a record. A record is a list of them, as text.
@@ -34,10 +33,7 @@ impl KeyedPlugin for Writer {
     type States = Self;
 
     fn declare(states: &mut Declare) -> Self {
-        Self {
-            value: states.value("value"),
-            map: states.map("map"),
-        }
+        Self { value: states.value("value"), map: states.map("map") }
     }
 
     fn open(_: NoConfig, states: Self, _: &Environment) -> Result<Self, Failure> {
@@ -58,20 +54,14 @@ impl KeyedPlugin for Writer {
                 }
                 "remove" => self.value.remove(),
                 "insert" => self.map.insert(&u8::try_from(number()?)?, number()?),
-                "bump" => self
-                    .map
-                    .update(&u8::try_from(number()?)?, |value| *value += 1),
+                "bump" => self.map.update(&u8::try_from(number()?)?, |value| *value += 1),
                 "delete" => drop(self.map.remove(&u8::try_from(number()?)?)),
                 "clear" => self.map.clear(),
                 _ => return Err(fail("asked to")),
             }
         }
         let value = self.value.get().map(|value| *value);
-        out.emit(&format!(
-            "{value:?} {:?} {}",
-            self.map.to_vec(),
-            self.map.len()
-        ));
+        out.emit(&format!("{value:?} {:?} {}", self.map.to_vec(), self.map.len()));
         Ok(())
     }
 }
@@ -96,11 +86,7 @@ fn apply(model: &mut Model, key: &str, writes: &[Write]) -> Option<String> {
             Write::Fail => return None,
         }
     }
-    let text = format!(
-        "{value:?} {:?} {}",
-        map.iter().collect::<Vec<_>>(),
-        map.len()
-    );
+    let text = format!("{value:?} {:?} {}", map.iter().collect::<Vec<_>>(), map.len());
     if value.is_none() && map.is_empty() {
         model.remove(key);
     } else {
@@ -144,20 +130,10 @@ fn stored_by(model: &Model) -> Stored {
     let mut stored = Stored::new();
     for (key, (value, map)) in model {
         if let Some(value) = value {
-            stored.insert(
-                ("value".to_owned(), key.clone().into(), Vec::new()),
-                encode(value).unwrap(),
-            );
+            stored.insert(("value".to_owned(), key.clone().into(), Vec::new()), encode(value).unwrap());
         }
         for (subkey, value) in map {
-            stored.insert(
-                (
-                    "map".to_owned(),
-                    key.clone().into(),
-                    encode(subkey).unwrap(),
-                ),
-                encode(value).unwrap(),
-            );
+            stored.insert(("map".to_owned(), key.clone().into(), encode(subkey).unwrap()), encode(value).unwrap());
         }
     }
     stored
@@ -170,9 +146,7 @@ fn snapshot_of(stored: &Stored, of: Option<&str>) -> Snapshot {
         if of.is_none_or(|of| of.as_bytes() == key) {
             let value: u64 = decode(value).unwrap();
             snapshot = match state.as_str() {
-                "map" => {
-                    snapshot.with_map_entry("map", 1, key, &decode::<u8>(subkey).unwrap(), &value)
-                }
+                "map" => snapshot.with_map_entry("map", 1, key, &decode::<u8>(subkey).unwrap(), &value),
                 _ => snapshot.with_value("value", 1, key, &value),
             };
         }
@@ -245,43 +219,27 @@ impl Trio {
             Step::Evict(key) => {
                 if self.touched.contains(key.as_bytes()) {
                     // May have changes, and then cannot be evicted.
-                    let _ = self
-                        .plugin
-                        .evict(&[key])
-                        .map_err(|error| assert!(error.contains("not exported"), "{error}"));
+                    let _ = self.plugin.evict(&[key]).map_err(|error| assert!(error.contains("not exported"), "{error}"));
                 } else {
                     self.plugin.evict(&[key]).unwrap();
                 }
                 self.export_changed();
                 self.plugin.evict(&[key]).unwrap();
-                self.plugin
-                    .import(&snapshot_of(&self.stored, Some(key)))
-                    .unwrap();
+                self.plugin.import(&snapshot_of(&self.stored, Some(key))).unwrap();
             }
             Step::Restore => {
                 self.export_changed();
-                self.plugin =
-                    KeyedHarness::restore("null", &snapshot_of(&self.stored, None)).unwrap();
+                self.plugin = KeyedHarness::restore("null", &snapshot_of(&self.stored, None)).unwrap();
             }
         }
     }
 
     fn export_changed(&mut self) {
-        let entries = self
-            .plugin
-            .snapshot_in_chunks(Scope::Changed, 8)
-            .unwrap()
-            .entries();
+        let entries = self.plugin.snapshot_in_chunks(Scope::Changed, 8).unwrap().entries();
         let mut places = BTreeSet::new();
         for entry in &entries {
-            assert!(
-                self.touched.contains(&entry.key),
-                "{entry:?} did not change"
-            );
-            assert!(
-                places.insert((&entry.state, &entry.key, &entry.subkey)),
-                "{entry:?} is there twice"
-            );
+            assert!(self.touched.contains(&entry.key), "{entry:?} did not change");
+            assert!(places.insert((&entry.state, &entry.key, &entry.subkey)), "{entry:?} is there twice");
         }
         fold(&mut self.stored, &entries);
         assert_eq!(self.stored, stored_by(&self.model));
@@ -290,15 +248,8 @@ impl Trio {
     }
 
     fn check_all(&mut self) {
-        let entries = self
-            .plugin
-            .snapshot_in_chunks(Scope::All, 8)
-            .unwrap()
-            .entries();
-        assert!(
-            entries.iter().all(|entry| entry.value.is_some()),
-            "an export of all has no removals"
-        );
+        let entries = self.plugin.snapshot_in_chunks(Scope::All, 8).unwrap().entries();
+        assert!(entries.iter().all(|entry| entry.value.is_some()), "an export of all has no removals");
         let mut stored = Stored::new();
         fold(&mut stored, &entries);
         assert_eq!(stored, stored_by(&self.model));

@@ -30,14 +30,7 @@ fn exactly_once(folder: &Path, more: Value) -> Arc<dyn Sink> {
 }
 
 fn context(job: &str, generation: u64) -> WriterContext {
-    WriterContext {
-        job: job.to_owned(),
-        uid: "out".to_owned(),
-        subtask: 0,
-        parallelism: 1,
-        generation,
-        split_table: SplitTable::default(),
-    }
+    WriterContext { job: job.to_owned(), uid: "out".to_owned(), subtask: 0, parallelism: 1, generation, split_table: SplitTable::default() }
 }
 
 async fn writer(sink: &Arc<dyn Sink>, generation: u64) -> Box<dyn SinkWriter> {

@@ -22,26 +22,15 @@ pub(crate) fn push_entry(column: &mut Column, bytes: &[u8]) {
 /// Cuts a column down to its first `count` entries.
 fn truncate(column: &mut Column, count: usize) {
     column.ends.truncate(count);
-    column
-        .bytes
-        .truncate(column.ends.last().map_or(0, |end| *end as usize));
+    column.bytes.truncate(column.ends.last().map_or(0, |end| *end as usize));
 }
 
 pub(crate) fn empty_column() -> Column {
-    Column {
-        ends: Vec::new(),
-        bytes: Vec::new(),
-    }
+    Column { ends: Vec::new(), bytes: Vec::new() }
 }
 
 pub(crate) fn empty_timers() -> Timers {
-    Timers {
-        keys: empty_column(),
-        times: Vec::new(),
-        tags: Vec::new(),
-        clocks: Vec::new(),
-        operations: Vec::new(),
-    }
+    Timers { keys: empty_column(), times: Vec::new(), tags: Vec::new(), clocks: Vec::new(), operations: Vec::new() }
 }
 
 /// How far the output had come before a record: what a failed record is cut back to.
@@ -107,11 +96,7 @@ impl Default for Buffers {
 impl Buffers {
     #[inline]
     pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            count: self.count,
-            headers: self.headers.len(),
-            timers: self.timers.times.len(),
-        }
+        Mark { count: self.count, headers: self.headers.len(), timers: self.timers.times.len() }
     }
 
     /// Drops all that was emitted and set since the mark.
@@ -181,10 +166,7 @@ impl Buffers {
             self.run.rows += 1;
         } else {
             self.copy_run(rows);
-            self.run = Run {
-                first_row: row,
-                rows: 1,
-            };
+            self.run = Run { first_row: row, rows: 1 };
         }
     }
 
@@ -201,27 +183,16 @@ impl Buffers {
 
     /// Copies the values of the run.
     fn copy_run(&mut self, rows: Rows<'_>) {
-        let Run {
-            first_row,
-            rows: count,
-        } = std::mem::take(&mut self.run);
+        let Run { first_row, rows: count } = std::mem::take(&mut self.run);
         let (Rows::Batch(Columns { values, .. }), 1..) = (rows, count) else {
             return;
         };
         let (first, next) = (first_row as usize, (first_row + count) as usize);
-        let start = if first == 0 {
-            0
-        } else {
-            values.ends[first - 1]
-        };
+        let start = if first == 0 { 0 } else { values.ends[first - 1] };
         let offset = end(self.values.bytes.len());
         let ends = &values.ends[first..next];
-        self.values
-            .bytes
-            .extend_from_slice(&values.bytes[start as usize..values.ends[next - 1] as usize]);
-        self.values
-            .ends
-            .extend(ends.iter().map(|end| end - start + offset));
+        self.values.bytes.extend_from_slice(&values.bytes[start as usize..values.ends[next - 1] as usize]);
+        self.values.ends.extend(ends.iter().map(|end| end - start + offset));
     }
 
     /// Ends the value that was written.
@@ -238,15 +209,7 @@ impl Buffers {
 
     /// Adds the record whose value is already there. Returns its number.
     #[inline]
-    pub(crate) fn push(
-        &mut self,
-        rows: Rows<'_>,
-        row: u32,
-        emit: &Emit<'_>,
-        route: u8,
-        null_value: bool,
-        now: i64,
-    ) -> u32 {
+    pub(crate) fn push(&mut self, rows: Rows<'_>, row: u32, emit: &Emit<'_>, route: u8, null_value: bool, now: i64) -> u32 {
         let index = self.count;
         let without_rows = matches!(rows, Rows::None);
         self.plain &= row == index && emit.is_plain() && !null_value;
@@ -256,8 +219,7 @@ impl Buffers {
         }
         if emit.timestamp.is_some() || !self.timestamps.is_empty() || without_rows {
             self.fill_timestamps(rows, now);
-            self.timestamps
-                .push(emit.timestamp.unwrap_or_else(|| rows.timestamp(row, now)));
+            self.timestamps.push(emit.timestamp.unwrap_or_else(|| rows.timestamp(row, now)));
         }
         if nulls != 0 || !self.nulls.is_empty() {
             self.nulls.resize(index as usize, 0);
@@ -298,32 +260,17 @@ impl Buffers {
 
     fn fill_timestamps(&mut self, rows: Rows<'_>, now: i64) {
         for index in self.timestamps.len()..self.count as usize {
-            self.timestamps
-                .push(rows.timestamp(self.origin(index), now));
+            self.timestamps.push(rows.timestamp(self.origin(index), now));
         }
     }
 
     /// The row that an emitted record comes from.
     fn origin(&self, index: usize) -> u32 {
-        self.origins
-            .get(index)
-            .copied()
-            .unwrap_or_else(|| end(index))
+        self.origins.get(index).copied().unwrap_or_else(|| end(index))
     }
 
-    pub(crate) fn edit_header(
-        &mut self,
-        row: u32,
-        name: &str,
-        operation: u8,
-        value: Option<&[u8]>,
-    ) {
-        self.headers.push(HeaderEdit {
-            row,
-            name: name.to_owned(),
-            operation,
-            value: value.map(<[u8]>::to_vec),
-        });
+    pub(crate) fn edit_header(&mut self, row: u32, name: &str, operation: u8, value: Option<&[u8]>) {
+        self.headers.push(HeaderEdit { row, name: name.to_owned(), operation, value: value.map(<[u8]>::to_vec) });
     }
 
     pub(crate) fn push_timer(&mut self, key: &[u8], clock: u8, time: i64, tag: u32, operation: u8) {
@@ -347,13 +294,7 @@ impl Buffers {
                 self.run = Run::default();
             } else {
                 let empty = empty_column();
-                self.copy_run(Rows::Batch(Columns {
-                    count: 0,
-                    timestamps: &[],
-                    keys: &empty,
-                    values: &values,
-                    nulls: &[],
-                }));
+                self.copy_run(Rows::Batch(Columns { count: 0, timestamps: &[], keys: &empty, values: &values, nulls: &[] }));
             }
         }
         self.plain = true;

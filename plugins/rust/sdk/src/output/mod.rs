@@ -42,19 +42,8 @@ pub struct Output<'a> {
 
 impl<'a> Output<'a> {
     #[inline]
-    pub(crate) fn new(
-        buffers: &'a mut Buffers,
-        rows: Rows<'a>,
-        context: &'a Context,
-        side_outputs: &'static [&'static str],
-    ) -> Self {
-        Self {
-            buffers,
-            rows,
-            row: 0,
-            context,
-            side_outputs,
-        }
+    pub(crate) fn new(buffers: &'a mut Buffers, rows: Rows<'a>, context: &'a Context, side_outputs: &'static [&'static str]) -> Self {
+        Self { buffers, rows, row: 0, context, side_outputs }
     }
 
     /// Emits a record: a value (bytes or text), an input [`Record`](crate::Record) as it is, or an [`Emit`].
@@ -66,17 +55,12 @@ impl<'a> Output<'a> {
             && emit.is_plain()
             && self.buffers.push_plain(row)
         {
-            return Emitted {
-                buffers: self.buffers,
-                row,
-            };
+            return Emitted { buffers: self.buffers, row };
         }
         match emit.value_of {
             Some(row) => self.buffers.push_value_of(self.rows, row),
             None => {
-                self.buffers
-                    .values(self.rows)
-                    .extend_from_slice(emit.value.unwrap_or_default());
+                self.buffers.values(self.rows).extend_from_slice(emit.value.unwrap_or_default());
                 self.buffers.end_value();
             }
         }
@@ -88,14 +72,8 @@ impl<'a> Output<'a> {
     /// # Errors
     /// The error of `write`; then nothing is emitted.
     #[inline]
-    pub fn emit_with<E>(
-        &mut self,
-        emit: Emit<'_>,
-        write: impl FnOnce(&mut ValueWriter<'_>) -> Result<(), E>,
-    ) -> Result<Emitted<'_>, E> {
-        if let Err(error) = write(&mut ValueWriter {
-            bytes: self.buffers.values(self.rows),
-        }) {
+    pub fn emit_with<E>(&mut self, emit: Emit<'_>, write: impl FnOnce(&mut ValueWriter<'_>) -> Result<(), E>) -> Result<Emitted<'_>, E> {
+        if let Err(error) = write(&mut ValueWriter { bytes: self.buffers.values(self.rows) }) {
             self.buffers.abandon_value();
             return Err(error);
         }
@@ -106,18 +84,8 @@ impl<'a> Output<'a> {
     #[inline]
     fn add(&mut self, emit: &Emit<'_>, null_value: bool) -> Emitted<'_> {
         let route = emit.side_output.map_or(0, |name| self.route(name));
-        let row = self.buffers.push(
-            self.rows,
-            self.row,
-            emit,
-            route,
-            null_value,
-            self.context.processing_time,
-        );
-        Emitted {
-            buffers: self.buffers,
-            row,
-        }
+        let row = self.buffers.push(self.rows, self.row, emit, route, null_value, self.context.processing_time);
+        Emitted { buffers: self.buffers, row }
     }
 
     fn route(&mut self, name: &str) -> u8 {
@@ -126,7 +94,9 @@ impl<'a> Output<'a> {
             Some(route) => route,
             None => {
                 let declared = self.side_outputs;
-                self.buffers.defect(|| format!("the plugin emits to the side output `{name}`, which it does not declare; SIDE_OUTPUTS has {declared:?}"));
+                self.buffers.defect(|| {
+                    format!("the plugin emits to the side output `{name}`, which it does not declare; SIDE_OUTPUTS has {declared:?}")
+                });
                 0
             }
         }
@@ -163,8 +133,7 @@ pub struct Emitted<'a> {
 impl Emitted<'_> {
     /// Sets a header, in place of all others of this name.
     pub fn set_header(self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.buffers
-            .edit_header(self.row, name, 0, Some(value.as_ref()));
+        self.buffers.edit_header(self.row, name, 0, Some(value.as_ref()));
         self
     }
 
@@ -176,8 +145,7 @@ impl Emitted<'_> {
 
     /// Adds a header behind the others, also behind those of the same name.
     pub fn append_header(self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.buffers
-            .edit_header(self.row, name, 1, Some(value.as_ref()));
+        self.buffers.edit_header(self.row, name, 1, Some(value.as_ref()));
         self
     }
 
@@ -233,9 +201,7 @@ impl KeyedOutput<'_> {
     }
 
     fn change_timer(&mut self, clock: Clock, time: i64, tag: u32, operation: u8) {
-        let Output {
-            buffers, rows, row, ..
-        } = &mut self.output;
+        let Output { buffers, rows, row, .. } = &mut self.output;
         if tag >= RESERVED_TAGS {
             buffers.defect(|| format!("the plugin sets a timer with the tag {tag:#x}; tags from {RESERVED_TAGS:#x} up are reserved"));
         } else if let Some(key) = rows.key(*row) {

@@ -26,19 +26,13 @@ struct Instance<P> {
 
 impl<P> fmt::Debug for KeyedRuntime<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("KeyedRuntime")
-            .field("open", &self.instance.is_some())
-            .finish_non_exhaustive()
+        formatter.debug_struct("KeyedRuntime").field("open", &self.instance.is_some()).finish_non_exhaustive()
     }
 }
 
 impl<P> Default for KeyedRuntime<P> {
     fn default() -> Self {
-        Self {
-            instance: None,
-            buffers: Buffers::default(),
-        }
+        Self { instance: None, buffers: Buffers::default() }
     }
 }
 
@@ -50,110 +44,50 @@ impl<P: KeyedPlugin> KeyedRuntime<P> {
     pub fn describe() -> String {
         let mut declare = Declare::default();
         P::declare(&mut declare);
-        let states: Vec<_> = declare
-            .states()
-            .map(|(name, version, kind)| json!({ "name": name, "version": version, "kind": kind }))
-            .collect();
+        let states: Vec<_> =
+            declare.states().map(|(name, version, kind)| json!({ "name": name, "version": version, "kind": kind })).collect();
         open::describe(&states, P::INPUTS, P::SIDE_OUTPUTS, P::CAPABILITIES)
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn open(&mut self, config: &str, environment: &str) -> Result<(), String> {
         open::check_side_outputs(P::SIDE_OUTPUTS)?;
         let environment = open::environment(environment)?;
         let mut declare = Declare::default();
         let states = P::declare(&mut declare);
         let registry = declare.into_registry()?;
-        let plugin =
-            P::open(open::config(config)?, states, &environment).map_err(Failure::into_reason)?;
+        let plugin = P::open(open::config(config)?, states, &environment).map_err(Failure::into_reason)?;
         self.instance = Some(Instance { plugin, registry });
         Ok(())
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
-    pub fn process(
-        &mut self,
-        input: u32,
-        batch: Batch,
-        context: &Context,
-    ) -> Result<KeyedEmitted, String> {
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
+    pub fn process(&mut self, input: u32, batch: Batch, context: &Context) -> Result<KeyedEmitted, String> {
         let instance = self.instance.as_mut().ok_or(NOT_OPEN)?;
-        let Batch {
-            count,
-            timestamps,
-            keys,
-            values,
-            nulls,
-        } = batch;
+        let Batch { count, timestamps, keys, values, nulls } = batch;
         let result = {
             let keys = &*instance.registry.take_keys(keys);
-            let columns = Columns {
-                count,
-                timestamps: &timestamps,
-                keys,
-                values: &values,
-                nulls: &nulls,
-            };
-            let output = Output::new(
-                &mut self.buffers,
-                Rows::Batch(columns),
-                context,
-                P::SIDE_OUTPUTS,
-            );
-            process_rows(
-                &mut instance.plugin,
-                &instance.registry,
-                input,
-                &columns,
-                &mut KeyedOutput { output },
-            )
+            let columns = Columns { count, timestamps: &timestamps, keys, values: &values, nulls: &nulls };
+            let output = Output::new(&mut self.buffers, Rows::Batch(columns), context, P::SIDE_OUTPUTS);
+            process_rows(&mut instance.plugin, &instance.registry, input, &columns, &mut KeyedOutput { output })
         };
         self.hand_over(result, Some(values))
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
-    pub fn on_timers(
-        &mut self,
-        mut fired: Timers,
-        context: &Context,
-    ) -> Result<KeyedEmitted, String> {
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
+    pub fn on_timers(&mut self, mut fired: Timers, context: &Context) -> Result<KeyedEmitted, String> {
         let instance = self.instance.as_mut().ok_or(NOT_OPEN)?;
         let keys = std::mem::replace(&mut fired.keys, empty_column());
         let result = {
             let keys = &*instance.registry.take_keys(keys);
-            let rows = Rows::Fired {
-                keys,
-                times: &fired.times,
-            };
+            let rows = Rows::Fired { keys, times: &fired.times };
             let output = Output::new(&mut self.buffers, rows, context, P::SIDE_OUTPUTS);
-            process_timers(
-                &mut instance.plugin,
-                &instance.registry,
-                &fired,
-                keys,
-                &mut KeyedOutput { output },
-            )
+            process_timers(&mut instance.plugin, &instance.registry, &fired, keys, &mut KeyedOutput { output })
         };
         self.hand_over(result, None)
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn finish(&mut self, context: &Context) -> Result<KeyedEmitted, String> {
         let instance = self.instance.as_mut().ok_or(NOT_OPEN)?;
         let mut out = Output::new(&mut self.buffers, Rows::None, context, P::SIDE_OUTPUTS);
@@ -161,19 +95,12 @@ impl<P: KeyedPlugin> KeyedRuntime<P> {
         self.hand_over(result, None)
     }
 
-    fn hand_over(
-        &mut self,
-        result: Result<(), Failure>,
-        input_values: Option<Column>,
-    ) -> Result<KeyedEmitted, String> {
+    fn hand_over(&mut self, result: Result<(), Failure>, input_values: Option<Column>) -> Result<KeyedEmitted, String> {
         if let Some(instance) = &self.instance {
             instance.registry.end();
         }
         self.buffers.publish_counters();
-        let emitted = KeyedEmitted {
-            emitted: self.buffers.take_emitted(input_values),
-            timers: self.buffers.take_timers(),
-        };
+        let emitted = KeyedEmitted { emitted: self.buffers.take_emitted(input_values), timers: self.buffers.take_timers() };
         let defect = self.buffers.take_defect();
         result.map_err(Failure::into_reason)?;
         defect.map_or(Ok(emitted), Err)
@@ -186,50 +113,22 @@ impl<P: KeyedPlugin> KeyedRuntime<P> {
         }
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn begin_export(&mut self, scope: Scope) -> Result<(), String> {
-        self.instance
-            .as_mut()
-            .ok_or(NOT_OPEN)?
-            .registry
-            .begin_export(scope)
+        self.instance.as_mut().ok_or(NOT_OPEN)?.registry.begin_export(scope)
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn next_chunk(&mut self, max_bytes: u32) -> Result<Option<Entries>, String> {
-        self.instance
-            .as_mut()
-            .ok_or(NOT_OPEN)?
-            .registry
-            .next_chunk(max_bytes)
+        self.instance.as_mut().ok_or(NOT_OPEN)?.registry.next_chunk(max_bytes)
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn import_state(&mut self, entries: &Entries) -> Result<(), String> {
-        self.instance
-            .as_mut()
-            .ok_or(NOT_OPEN)?
-            .registry
-            .import(entries)
+        self.instance.as_mut().ok_or(NOT_OPEN)?.registry.import(entries)
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn evict(&mut self, keys: &Column) -> Result<(), String> {
         self.instance.as_mut().ok_or(NOT_OPEN)?.registry.evict(keys)
     }
@@ -273,12 +172,7 @@ fn process_timers<P: KeyedPlugin>(
 
 /// Takes back all that a failed step did, and notes why it failed. Breaks off when the batch as a whole fails.
 #[inline]
-fn settle(
-    result: Result<(), Failure>,
-    registry: &Registry,
-    mark: Mark,
-    out: &mut KeyedOutput<'_>,
-) -> Result<(), Failure> {
+fn settle(result: Result<(), Failure>, registry: &Registry, mark: Mark, out: &mut KeyedOutput<'_>) -> Result<(), Failure> {
     match result {
         Ok(()) => Ok(()),
         Err(failure) if failure.is_whole_batch() => Err(failure),

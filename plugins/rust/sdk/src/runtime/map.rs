@@ -17,19 +17,13 @@ pub struct MapRuntime<P> {
 
 impl<P> fmt::Debug for MapRuntime<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("MapRuntime")
-            .field("open", &self.plugin.is_some())
-            .finish_non_exhaustive()
+        formatter.debug_struct("MapRuntime").field("open", &self.plugin.is_some()).finish_non_exhaustive()
     }
 }
 
 impl<P> Default for MapRuntime<P> {
     fn default() -> Self {
-        Self {
-            plugin: None,
-            buffers: Buffers::default(),
-        }
+        Self { plugin: None, buffers: Buffers::default() }
     }
 }
 
@@ -42,42 +36,24 @@ impl<P: MapPlugin> MapRuntime<P> {
         open::describe(&[], &["input"], P::SIDE_OUTPUTS, P::CAPABILITIES)
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn open(&mut self, config: &str, environment: &str) -> Result<(), String> {
         open::check_side_outputs(P::SIDE_OUTPUTS)?;
         let environment = open::environment(environment)?;
-        self.plugin =
-            Some(P::open(open::config(config)?, &environment).map_err(Failure::into_reason)?);
+        self.plugin = Some(P::open(open::config(config)?, &environment).map_err(Failure::into_reason)?);
         Ok(())
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn process(&mut self, batch: Batch, context: &Context) -> Result<Emitted, String> {
         let plugin = self.plugin.as_mut().ok_or(NOT_OPEN)?;
         let columns = Columns::of(&batch);
-        let mut out = Output::new(
-            &mut self.buffers,
-            Rows::Batch(columns),
-            context,
-            P::SIDE_OUTPUTS,
-        );
+        let mut out = Output::new(&mut self.buffers, Rows::Batch(columns), context, P::SIDE_OUTPUTS);
         let result = process_rows(plugin, &columns, &mut out);
         self.hand_over(result, Some(batch.values))
     }
 
-    #[allow(
-        missing_docs,
-        clippy::missing_errors_doc,
-        reason = "as in the contract"
-    )]
+    #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn finish(&mut self, context: &Context) -> Result<Emitted, String> {
         let plugin = self.plugin.as_mut().ok_or(NOT_OPEN)?;
         let mut out = Output::new(&mut self.buffers, Rows::None, context, P::SIDE_OUTPUTS);
@@ -85,11 +61,7 @@ impl<P: MapPlugin> MapRuntime<P> {
         self.hand_over(result, None)
     }
 
-    fn hand_over(
-        &mut self,
-        result: Result<(), Failure>,
-        input_values: Option<Column>,
-    ) -> Result<Emitted, String> {
+    fn hand_over(&mut self, result: Result<(), Failure>, input_values: Option<Column>) -> Result<Emitted, String> {
         self.buffers.publish_counters();
         let emitted = self.buffers.take_emitted(input_values);
         let defect = self.buffers.take_defect();
@@ -106,11 +78,7 @@ impl<P: MapPlugin> MapRuntime<P> {
 }
 
 /// Processes each row; what a failed one emitted is dropped. Breaks off when the batch as a whole fails.
-fn process_rows<P: MapPlugin>(
-    plugin: &mut P,
-    columns: &Columns<'_>,
-    out: &mut Output<'_>,
-) -> Result<(), Failure> {
+fn process_rows<P: MapPlugin>(plugin: &mut P, columns: &Columns<'_>, out: &mut Output<'_>) -> Result<(), Failure> {
     for row in 0..columns.count {
         let mark = out.buffers.mark();
         out.row = row;

@@ -28,26 +28,16 @@ pub(super) fn describe(
 
 pub(super) fn check_side_outputs(names: &[&str]) -> Result<(), String> {
     if names.len() > MOST_SIDE_OUTPUTS {
-        return Err(format!(
-            "the plugin declares {} side outputs; {MOST_SIDE_OUTPUTS} is the most",
-            names.len()
-        ));
+        return Err(format!("the plugin declares {} side outputs; {MOST_SIDE_OUTPUTS} is the most", names.len()));
     }
-    match names
-        .iter()
-        .enumerate()
-        .find(|(index, name)| name.is_empty() || names[..*index].contains(name))
-    {
+    match names.iter().enumerate().find(|(index, name)| name.is_empty() || names[..*index].contains(name)) {
         None => Ok(()),
-        Some((_, name)) => Err(format!(
-            "the plugin declares the side output `{name}`: names must not be empty or repeat"
-        )),
+        Some((_, name)) => Err(format!("the plugin declares the side output `{name}`: names must not be empty or repeat")),
     }
 }
 
 pub(super) fn environment(text: &str) -> Result<Environment, String> {
-    serde_json::from_str(text)
-        .map_err(|error| format!("the host's environment document cannot be read: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("the host's environment document cannot be read: {error}"))
 }
 
 /// Reads the configuration. A configuration that is left out, or null, is an empty object to a type that wants one.
@@ -98,18 +88,10 @@ mod tests {
 
     #[test]
     fn a_fault_is_named_with_its_path() {
-        let error =
-            config::<Config>(r#"{"limits": [{"bytes": 1}, {"bytes": "many"}]}"#).unwrap_err();
-        assert!(
-            error
-                .starts_with("config.limits[1].bytes: invalid type: string \"many\", expected u32"),
-            "{error}"
-        );
+        let error = config::<Config>(r#"{"limits": [{"bytes": 1}, {"bytes": "many"}]}"#).unwrap_err();
+        assert!(error.starts_with("config.limits[1].bytes: invalid type: string \"many\", expected u32"), "{error}");
         let error = config::<Config>(r#"{"limit": []}"#).unwrap_err();
-        assert!(
-            error.starts_with("config.limit: unknown field `limit`, expected `limits`"),
-            "{error}"
-        );
+        assert!(error.starts_with("config.limit: unknown field `limit`, expected `limits`"), "{error}");
     }
 
     #[test]
@@ -126,10 +108,7 @@ mod tests {
     #[test]
     fn a_configuration_that_nobody_takes_is_refused() {
         let error = config::<NoConfig>(r#"{"x": 1}"#).unwrap_err();
-        assert!(
-            error.contains("takes no configuration, and there is `x`"),
-            "{error}"
-        );
+        assert!(error.contains("takes no configuration, and there is `x`"), "{error}");
         let error = config::<Config>("{} {}").unwrap_err();
         assert!(error.contains("trailing characters"), "{error}");
     }

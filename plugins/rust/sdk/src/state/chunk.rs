@@ -25,22 +25,13 @@ pub(crate) struct Chunk {
 }
 
 fn reserved(bytes: usize) -> Column {
-    Column {
-        ends: Vec::with_capacity(bytes / 16),
-        bytes: Vec::with_capacity(bytes),
-    }
+    Column { ends: Vec::with_capacity(bytes / 16), bytes: Vec::with_capacity(bytes) }
 }
 
 impl Chunk {
     pub(crate) fn new(max_bytes: usize) -> Self {
         let share = max_bytes.min(RESERVED_BYTES) / 2;
-        Self {
-            keys: reserved(share),
-            subkeys: empty_column(),
-            values: reserved(share),
-            removed: Vec::new(),
-            max_bytes,
-        }
+        Self { keys: reserved(share), subkeys: empty_column(), values: reserved(share), removed: Vec::new(), max_bytes }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -52,19 +43,9 @@ impl Chunk {
     }
 
     /// Adds an entry that is there.
-    pub(crate) fn put<T: Serialize>(
-        &mut self,
-        state: &str,
-        key: &[u8],
-        subkey: Option<&[u8]>,
-        value: &T,
-    ) -> Result<(), String> {
-        encode_into(&mut self.values.bytes, value).map_err(|reason| {
-            format!(
-                "state `{state}`, key {}: the value cannot be encoded: {reason}",
-                Shown(key)
-            )
-        })?;
+    pub(crate) fn put<T: Serialize>(&mut self, state: &str, key: &[u8], subkey: Option<&[u8]>, value: &T) -> Result<(), String> {
+        encode_into(&mut self.values.bytes, value)
+            .map_err(|reason| format!("state `{state}`, key {}: the value cannot be encoded: {reason}", Shown(key)))?;
         self.values.ends.push(end(self.values.bytes.len()));
         self.add(key, subkey, 0);
         Ok(())
@@ -89,13 +70,6 @@ impl Chunk {
     }
 
     pub(crate) fn into_entries(self, state: &str, version: u32) -> Entries {
-        Entries {
-            state: state.to_owned(),
-            version,
-            keys: self.keys,
-            subkeys: self.subkeys,
-            values: self.values,
-            removed: self.removed,
-        }
+        Entries { state: state.to_owned(), version, keys: self.keys, subkeys: self.subkeys, values: self.values, removed: self.removed }
     }
 }

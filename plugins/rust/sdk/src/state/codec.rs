@@ -23,10 +23,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     rmp_serde::from_slice(bytes).map_err(|error| error.to_string())
 }
 
-pub(crate) fn encode_into<T: Serialize + ?Sized>(
-    bytes: &mut Vec<u8>,
-    value: &T,
-) -> Result<(), String> {
+pub(crate) fn encode_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) -> Result<(), String> {
     rmp_serde::encode::write_named(bytes, value).map_err(|error| error.to_string())
 }
 
@@ -42,22 +39,14 @@ pub(crate) struct Reader<T> {
 
 impl<T> fmt::Debug for Reader<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Reader")
-            .field("name", &self.name)
-            .field("version", &self.version)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Reader").field("name", &self.name).field("version", &self.version).finish_non_exhaustive()
     }
 }
 
 impl<T: DeserializeOwned> Reader<T> {
     /// Whether values of this version can be read at all.
     pub(crate) fn accept(&self, version: u32) -> Result<(), String> {
-        let Self {
-            name,
-            version: own,
-            migrate,
-        } = self;
+        let Self { name, version: own, migrate } = self;
         if version > *own {
             return Err(format!(
                 "state `{name}`: the values are of version {version}, and this plugin knows version {own}; restore with a plugin at least as new as the one that wrote them"
@@ -73,11 +62,7 @@ impl<T: DeserializeOwned> Reader<T> {
 
     /// Reads a value of an accepted version.
     pub(crate) fn read(&self, version: u32, key: &[u8], value: &[u8]) -> Result<T, String> {
-        let Self {
-            name,
-            version: own,
-            migrate,
-        } = self;
+        let Self { name, version: own, migrate } = self;
         match migrate {
             Some(migrate) if version < *own => migrate(version, value).map_err(|reason| {
                 format!("state `{name}`, key {}: the value cannot be migrated from version {version} to {own}: {reason}", Shown(key))

@@ -14,10 +14,7 @@ use crate::record::entry;
 const HASHER: FixedState = FixedState::with_seed(0x5761_7465_7277_6865);
 
 /// The 32 bits of a key's hash that the tables keep.
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the lower half is as good as any"
-)]
+#[allow(clippy::cast_possible_truncation, reason = "the lower half is as good as any")]
 #[inline]
 pub(crate) fn hash(key: &[u8]) -> u32 {
     HASHER.hash_one(key) as u32
@@ -34,14 +31,8 @@ pub(crate) fn is_equal(left: &[u8], right: &[u8]) -> bool {
     }
     let (left_words, left_rest) = left.as_chunks::<8>();
     let (right_words, right_rest) = right.as_chunks::<8>();
-    left_words
-        .iter()
-        .zip(right_words)
-        .all(|(left, right)| u64::from_ne_bytes(*left) == u64::from_ne_bytes(*right))
-        && left_rest
-            .iter()
-            .zip(right_rest)
-            .all(|(left, right)| left == right)
+    left_words.iter().zip(right_words).all(|(left, right)| u64::from_ne_bytes(*left) == u64::from_ne_bytes(*right))
+        && left_rest.iter().zip(right_rest).all(|(left, right)| left == right)
 }
 
 /// The key in process, and the number of the step (a record or a timer) that it is processed in.
@@ -59,13 +50,7 @@ pub(crate) struct Current {
 impl Default for Current {
     fn default() -> Self {
         let keys = RefCell::new(empty_column());
-        Self {
-            step: Cell::new(0),
-            active: Cell::new(false),
-            hash: Cell::new(0),
-            keys,
-            row: Cell::new(0),
-        }
+        Self { step: Cell::new(0), active: Cell::new(false), hash: Cell::new(0), keys, row: Cell::new(0) }
     }
 }
 
@@ -102,13 +87,7 @@ impl Current {
     /// Outside of a step: there is no key, and any answer would be a wrong one.
     #[inline]
     pub(crate) fn with_key<R>(&self, call: impl FnOnce(u32, &[u8]) -> R) -> R {
-        assert!(
-            self.active.get(),
-            "keyed state can only be used while a record or a timer is processed: here there is no key"
-        );
-        call(
-            self.hash.get(),
-            entry(&self.keys.borrow(), self.row.get() as usize),
-        )
+        assert!(self.active.get(), "keyed state can only be used while a record or a timer is processed: here there is no key");
+        call(self.hash.get(), entry(&self.keys.borrow(), self.row.get() as usize))
     }
 }

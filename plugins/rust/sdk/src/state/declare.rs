@@ -48,10 +48,7 @@ pub struct Declare {
 impl fmt::Debug for Declare {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.stores.iter().map(|store| store.name()).collect();
-        formatter
-            .debug_struct("Declare")
-            .field("stores", &names)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Declare").field("stores", &names).finish_non_exhaustive()
     }
 }
 
@@ -102,40 +99,22 @@ impl Declare {
         self.add_map(name, version, Some(Box::new(migrate)))
     }
 
-    fn add_value<T>(
-        &mut self,
-        name: &str,
-        version: u32,
-        migrate: Option<Migrate<T>>,
-    ) -> KeyedState<T>
+    fn add_value<T>(&mut self, name: &str, version: u32, migrate: Option<Migrate<T>>) -> KeyedState<T>
     where
         T: Serialize + DeserializeOwned + Clone + 'static,
     {
-        let reader = Reader {
-            name: name.to_owned(),
-            version,
-            migrate,
-        };
+        let reader = Reader { name: name.to_owned(), version, migrate };
         let store = Rc::new(ValueStore::new(Rc::clone(&self.current), reader));
         self.add(Rc::clone(&store) as Rc<dyn Store>);
         KeyedState::new(store)
     }
 
-    fn add_map<K, V>(
-        &mut self,
-        name: &str,
-        version: u32,
-        migrate: Option<Migrate<V>>,
-    ) -> MapState<K, V>
+    fn add_map<K, V>(&mut self, name: &str, version: u32, migrate: Option<Migrate<V>>) -> MapState<K, V>
     where
         K: Serialize + DeserializeOwned + 'static,
         V: Serialize + DeserializeOwned + Clone + 'static,
     {
-        let reader = Reader {
-            name: name.to_owned(),
-            version,
-            migrate,
-        };
+        let reader = Reader { name: name.to_owned(), version, migrate };
         let store = Rc::new(MapStore::new::<K>(Rc::clone(&self.current), reader));
         self.add(Rc::clone(&store) as Rc<dyn Store>);
         MapState::new(store)
@@ -144,23 +123,17 @@ impl Declare {
     fn add(&mut self, store: Rc<dyn Store>) {
         let name = store.name();
         if name.is_empty() || store.version() == 0 {
-            self.fault.get_or_insert_with(|| {
-                format!("the state `{name}`: a state needs a name, and a version from 1 up")
-            });
+            self.fault.get_or_insert_with(|| format!("the state `{name}`: a state needs a name, and a version from 1 up"));
         }
         if self.stores.iter().any(|each| each.name() == name) {
-            self.fault.get_or_insert_with(|| {
-                format!("the plugin declares the state `{name}` twice; names tell states apart")
-            });
+            self.fault.get_or_insert_with(|| format!("the plugin declares the state `{name}` twice; names tell states apart"));
         }
         self.stores.push(store);
     }
 
     /// Name, version and kind of each state.
     pub(crate) fn states(&self) -> impl Iterator<Item = (&str, u32, &'static str)> {
-        self.stores
-            .iter()
-            .map(|store| (store.name(), store.version(), store.kind()))
+        self.stores.iter().map(|store| (store.name(), store.version(), store.kind()))
     }
 
     pub(crate) fn into_registry(self) -> Result<Registry, String> {

@@ -18,23 +18,13 @@ fn wide(hash: u32) -> u64 {
 
 impl KeyIndex {
     #[inline]
-    pub(crate) fn find<'a>(
-        &self,
-        hash: u32,
-        key: &[u8],
-        key_of: impl Fn(u32) -> &'a [u8],
-    ) -> Option<u32> {
-        self.table
-            .find(wide(hash), |(each, slot)| {
-                *each == hash && is_equal(key_of(*slot), key)
-            })
-            .map(|(_, slot)| *slot)
+    pub(crate) fn find<'a>(&self, hash: u32, key: &[u8], key_of: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
+        self.table.find(wide(hash), |(each, slot)| *each == hash && is_equal(key_of(*slot), key)).map(|(_, slot)| *slot)
     }
 
     /// Adds a slot; its key must not be there.
     pub(crate) fn insert(&mut self, hash: u32, slot: u32) {
-        self.table
-            .insert_unique(wide(hash), (hash, slot), |(hash, _)| wide(*hash));
+        self.table.insert_unique(wide(hash), (hash, slot), |(hash, _)| wide(*hash));
     }
 
     pub(crate) fn remove(&mut self, hash: u32, slot: u32) {

@@ -29,10 +29,7 @@ pub struct MapState<K, V> {
 
 impl<K, V> fmt::Debug for MapState<K, V> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_tuple("MapState")
-            .field(&self.store.reader.name)
-            .finish()
+        formatter.debug_tuple("MapState").field(&self.store.reader.name).finish()
     }
 }
 
@@ -42,10 +39,7 @@ where
     V: Serialize + DeserializeOwned + Clone + 'static,
 {
     pub(crate) fn new(store: Rc<MapStore<V>>) -> Self {
-        Self {
-            store,
-            subkeys: PhantomData,
-        }
+        Self { store, subkeys: PhantomData }
     }
 
     /// The value of a subkey, if there is one.
@@ -56,9 +50,7 @@ where
         Q: Serialize + ?Sized,
     {
         let cells = self.store.cells.borrow();
-        let cell = self
-            .store
-            .with_subkey(subkey, |subkey| cells.locate(&self.store.current, subkey))?;
+        let cell = self.store.with_subkey(subkey, |subkey| cells.locate(&self.store.current, subkey))?;
         Ref::filter_map(cells, |cells| cells.cells[cell as usize].value.as_ref()).ok()
     }
 
@@ -79,9 +71,7 @@ where
         Q: Serialize + ?Sized,
     {
         let mut cells = self.store.cells.borrow_mut();
-        let cell = self
-            .store
-            .with_subkey(subkey, |subkey| cells.open(&self.store.current, subkey));
+        let cell = self.store.with_subkey(subkey, |subkey| cells.open(&self.store.current, subkey));
         let previous = cells.replace(cell, Some(value));
         cells.note(&self.store.current, cell, previous);
     }
@@ -94,19 +84,13 @@ where
         V: Default,
     {
         let mut cells = self.store.cells.borrow_mut();
-        let cell = self
-            .store
-            .with_subkey(subkey, |subkey| cells.open(&self.store.current, subkey));
+        let cell = self.store.with_subkey(subkey, |subkey| cells.open(&self.store.current, subkey));
         let previous = cells.cells[cell as usize].value.clone();
         if previous.is_none() {
             cells.replace(cell, Some(V::default()));
         }
         cells.note(&self.store.current, cell, previous);
-        change(
-            cells.cells[cell as usize]
-                .value
-                .get_or_insert_with(V::default),
-        )
+        change(cells.cells[cell as usize].value.get_or_insert_with(V::default))
     }
 
     /// Removes the value of a subkey. Returns whether there was one.
@@ -116,9 +100,7 @@ where
         Q: Serialize + ?Sized,
     {
         let mut cells = self.store.cells.borrow_mut();
-        let cell = self
-            .store
-            .with_subkey(subkey, |subkey| cells.locate(&self.store.current, subkey));
+        let cell = self.store.with_subkey(subkey, |subkey| cells.locate(&self.store.current, subkey));
         cell.is_some_and(|cell| cells.remove(&self.store.current, cell))
     }
 
@@ -126,11 +108,7 @@ where
     pub fn clear(&mut self) {
         let mut cells = self.store.cells.borrow_mut();
         if let Some(group) = cells.group(&self.store.current) {
-            let all: Vec<u32> = cells.groups[group as usize]
-                .cells
-                .values()
-                .copied()
-                .collect();
+            let all: Vec<u32> = cells.groups[group as usize].cells.values().copied().collect();
             for cell in all {
                 cells.remove(&self.store.current, cell);
             }
@@ -141,9 +119,7 @@ where
     #[must_use]
     pub fn len(&self) -> usize {
         let cells = self.store.cells.borrow();
-        cells
-            .group(&self.store.current)
-            .map_or(0, |group| cells.groups[group as usize].live as usize)
+        cells.group(&self.store.current).map_or(0, |group| cells.groups[group as usize].live as usize)
     }
 
     /// Whether there are no entries.
@@ -160,8 +136,7 @@ where
         };
         for (subkey, cell) in &cells.groups[group as usize].cells {
             if let Some(value) = &cells.cells[*cell as usize].value {
-                let subkey =
-                    decode(subkey).expect("invariant: a subkey is decoded when it is imported");
+                let subkey = decode(subkey).expect("invariant: a subkey is decoded when it is imported");
                 each(subkey, value)?;
             }
         }

@@ -97,20 +97,10 @@ impl<V> MapStore<V> {
             found: Cell::new((0, 0)),
         };
         let check_subkey = |bytes: &[u8]| decode::<K>(bytes).map(|_| ());
-        Self {
-            current,
-            reader,
-            check_subkey,
-            cells: RefCell::new(cells),
-            subkey: RefCell::default(),
-        }
+        Self { current, reader, check_subkey, cells: RefCell::new(cells), subkey: RefCell::default() }
     }
 
-    pub(super) fn with_subkey<Q: Serialize + ?Sized, R>(
-        &self,
-        subkey: &Q,
-        call: impl FnOnce(&[u8]) -> R,
-    ) -> R {
+    pub(super) fn with_subkey<Q: Serialize + ?Sized, R>(&self, subkey: &Q, call: impl FnOnce(&[u8]) -> R) -> R {
         let mut bytes = self.subkey.borrow_mut();
         bytes.clear();
         encode_into(&mut bytes, subkey).expect("the subkey of a MapState can be serialised");
@@ -128,8 +118,7 @@ impl<V> MapStore<V> {
 
 impl<V> Cells<V> {
     fn find_group(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        self.index
-            .find(hash, key, |group| &self.groups[group as usize].key)
+        self.index.find(hash, key, |group| &self.groups[group as usize].key)
     }
 
     /// The group of the key in process.
@@ -167,14 +156,7 @@ impl<V> Cells<V> {
             return *cell;
         }
         let subkey: Rc<[u8]> = subkey.into();
-        let new = Entry {
-            group,
-            subkey: Rc::clone(&subkey),
-            value: None,
-            dirty: CLEAN,
-            known: false,
-            dead: false,
-        };
+        let new = Entry { group, subkey: Rc::clone(&subkey), value: None, dirty: CLEAN, known: false, dead: false };
         let cell = match self.free_cells.pop() {
             Some(cell) => {
                 self.cells[cell as usize] = new;
@@ -190,13 +172,7 @@ impl<V> Cells<V> {
     }
 
     fn add_group(&mut self, hash: u32, key: &[u8]) -> u32 {
-        let new = Group {
-            key: key.into(),
-            hash,
-            cells: BTreeMap::new(),
-            live: 0,
-            dirty: 0,
-        };
+        let new = Group { key: key.into(), hash, cells: BTreeMap::new(), live: 0, dirty: 0 };
         let group = match self.free_groups.pop() {
             Some(group) => {
                 self.groups[group as usize] = new;
@@ -246,11 +222,7 @@ impl<V> Cells<V> {
             self.groups[each.group as usize].dirty += 1;
             self.dirty.push(cell);
         }
-        self.undo.push(Undo {
-            cell,
-            previous,
-            was_dirty,
-        });
+        self.undo.push(Undo { cell, previous, was_dirty });
     }
 
     /// Frees the entries that earlier steps left dead, except one that is being written.
@@ -299,11 +271,7 @@ impl<V> Cells<V> {
 
     /// Frees all entries of a group, whose changes are exported.
     fn release_group(&mut self, group: u32) {
-        let all: Vec<u32> = self.groups[group as usize]
-            .cells
-            .values()
-            .copied()
-            .collect();
+        let all: Vec<u32> = self.groups[group as usize].cells.values().copied().collect();
         for cell in all {
             self.release(cell);
         }
@@ -313,12 +281,7 @@ impl<V> Cells<V> {
         if self.undo_step != step {
             return;
         }
-        while let Some(Undo {
-            cell,
-            previous,
-            was_dirty,
-        }) = self.undo.pop()
-        {
+        while let Some(Undo { cell, previous, was_dirty }) = self.undo.pop() {
             self.replace(cell, previous);
             if !was_dirty {
                 self.unmark(cell);
@@ -343,35 +306,20 @@ impl<V> Cells<V> {
 }
 
 impl<V: Serialize> Cells<V> {
-    fn export_all(
-        &self,
-        state: &str,
-        cursor: &mut Cursor,
-        chunk: &mut Chunk,
-    ) -> Result<bool, String> {
+    fn export_all(&self, state: &str, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
         while let Some(cell) = self.cells.get(cursor.position) {
             if let Some(value) = &cell.value {
                 if chunk.is_full() {
                     return Ok(false);
                 }
-                chunk.put(
-                    state,
-                    &self.groups[cell.group as usize].key,
-                    Some(&cell.subkey),
-                    value,
-                )?;
+                chunk.put(state, &self.groups[cell.group as usize].key, Some(&cell.subkey), value)?;
             }
             cursor.position += 1;
         }
         Ok(true)
     }
 
-    fn export_changed(
-        &mut self,
-        state: &str,
-        cursor: &mut Cursor,
-        chunk: &mut Chunk,
-    ) -> Result<bool, String> {
+    fn export_changed(&mut self, state: &str, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
         while let Some(&cell) = self.dirty.get(cursor.position) {
             if chunk.is_full() {
                 return Ok(false);
@@ -391,11 +339,7 @@ impl<V: Serialize> Cells<V> {
         if group.live == 0 {
             // All of the key is gone: one removal for all of it, if the host knows any.
             let gone = each.group;
-            if group
-                .cells
-                .values()
-                .any(|cell| self.cells[*cell as usize].known)
-            {
+            if group.cells.values().any(|cell| self.cells[*cell as usize].known) {
                 chunk.remove(&group.key, Some(&[]));
             }
             for cell in group.cells.values() {
@@ -442,15 +386,8 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
 
     fn export(&self, scope: Scope, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
         match scope {
-            Scope::All => self
-                .cells
-                .borrow()
-                .export_all(&self.reader.name, cursor, chunk),
-            Scope::Changed => {
-                self.cells
-                    .borrow_mut()
-                    .export_changed(&self.reader.name, cursor, chunk)
-            }
+            Scope::All => self.cells.borrow().export_all(&self.reader.name, cursor, chunk),
+            Scope::Changed => self.cells.borrow_mut().export_changed(&self.reader.name, cursor, chunk),
         }
     }
 
@@ -458,9 +395,7 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
         let name = &self.reader.name;
         self.reader.accept(entries.version)?;
         if entries.subkeys.ends.len() != entries.keys.ends.len() {
-            return Err(format!(
-                "state `{name}`: the entries have no subkeys, and in this plugin the state is a map"
-            ));
+            return Err(format!("state `{name}`: the entries have no subkeys, and in this plugin the state is a map"));
         }
         let mut cells = self.cells.borrow_mut();
         for row in 0..entries.keys.ends.len() {
@@ -468,16 +403,9 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
             let subkey = entry(&entries.subkeys, row);
             let found = cells.find_group(hash(key), key);
             if found.is_some_and(|group| cells.groups[group as usize].dirty > 0) {
-                return Err(format!(
-                    "state `{name}`, key {}: it has changes that importing would undo",
-                    Shown(key)
-                ));
+                return Err(format!("state `{name}`, key {}: it has changes that importing would undo", Shown(key)));
             }
-            if entries
-                .removed
-                .get(row)
-                .is_some_and(|removed| *removed != 0)
-            {
+            if entries.removed.get(row).is_some_and(|removed| *removed != 0) {
                 match found {
                     Some(group) if subkey.is_empty() => cells.release_group(group),
                     Some(group) => {
@@ -489,16 +417,9 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
                 }
                 continue;
             }
-            (self.check_subkey)(subkey).map_err(|reason| {
-                format!(
-                    "state `{name}`, key {}: the subkey {} cannot be read: {reason}",
-                    Shown(key),
-                    Shown(subkey)
-                )
-            })?;
-            let value = self
-                .reader
-                .read(entries.version, key, entry(&entries.values, row))?;
+            (self.check_subkey)(subkey)
+                .map_err(|reason| format!("state `{name}`, key {}: the subkey {} cannot be read: {reason}", Shown(key), Shown(subkey)))?;
+            let value = self.reader.read(entries.version, key, entry(&entries.values, row))?;
             let group = found.unwrap_or_else(|| cells.add_group(hash(key), key));
             let cell = cells.open_in(group, subkey);
             cells.replace(cell, Some(value));
@@ -509,9 +430,7 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
 
     fn has_changes(&self, key: &[u8]) -> bool {
         let cells = self.cells.borrow();
-        cells
-            .find_group(hash(key), key)
-            .is_some_and(|group| cells.groups[group as usize].dirty > 0)
+        cells.find_group(hash(key), key).is_some_and(|group| cells.groups[group as usize].dirty > 0)
     }
 
     fn evict(&self, key: &[u8]) {

@@ -29,21 +29,13 @@ pub(crate) struct Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.stores.iter().map(|store| store.name()).collect();
-        formatter
-            .debug_struct("Registry")
-            .field("stores", &names)
-            .field("export", &self.export)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Registry").field("stores", &names).field("export", &self.export).finish_non_exhaustive()
     }
 }
 
 impl Registry {
     pub(crate) fn new(current: Rc<Current>, stores: Vec<Rc<dyn Store>>) -> Self {
-        Self {
-            current,
-            stores,
-            export: None,
-        }
+        Self { current, stores, export: None }
     }
 
     /// Keeps the keys of a call.
@@ -71,16 +63,9 @@ impl Registry {
 
     pub(crate) fn begin_export(&mut self, scope: Scope) -> Result<(), String> {
         if self.export.is_some() {
-            return Err(
-                "an export has begun and not ended: call next-chunk until it returns none"
-                    .to_owned(),
-            );
+            return Err("an export has begun and not ended: call next-chunk until it returns none".to_owned());
         }
-        self.export = Some(Export {
-            scope,
-            store: 0,
-            cursor: Cursor::default(),
-        });
+        self.export = Some(Export { scope, store: 0, cursor: Cursor::default() });
         Ok(())
     }
 
@@ -103,18 +88,11 @@ impl Registry {
     }
 
     pub(crate) fn import(&self, entries: &Entries) -> Result<(), String> {
-        match self
-            .stores
-            .iter()
-            .find(|store| store.name() == entries.state)
-        {
+        match self.stores.iter().find(|store| store.name() == entries.state) {
             Some(store) => store.import(entries),
             None => {
                 let names: Vec<_> = self.stores.iter().map(|store| store.name()).collect();
-                Err(format!(
-                    "the plugin has no state `{}`; it declares {names:?}",
-                    entries.state
-                ))
+                Err(format!("the plugin has no state `{}`; it declares {names:?}", entries.state))
             }
         }
     }

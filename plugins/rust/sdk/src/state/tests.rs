@@ -11,11 +11,7 @@ use super::{KeyedState, MapState, Store};
 use crate::output::{empty_column, push_entry};
 
 fn reader<T>() -> Reader<T> {
-    Reader {
-        name: "state".to_owned(),
-        version: 1,
-        migrate: None,
-    }
+    Reader { name: "state".to_owned(), version: 1, migrate: None }
 }
 
 /// Calls once a key, as a record of that key; every third one fails.

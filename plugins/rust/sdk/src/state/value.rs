@@ -22,10 +22,7 @@ pub struct KeyedState<T> {
 
 impl<T> fmt::Debug for KeyedState<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_tuple("KeyedState")
-            .field(&self.store.reader.name)
-            .finish()
+        formatter.debug_tuple("KeyedState").field(&self.store.reader.name).finish()
     }
 }
 
@@ -71,11 +68,7 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
         let slot = slots.open(&self.store.current);
         let previous = slots.slots[slot as usize].value.clone();
         slots.note(&self.store.current, slot, previous);
-        change(
-            slots.slots[slot as usize]
-                .value
-                .get_or_insert_with(T::default),
-        )
+        change(slots.slots[slot as usize].value.get_or_insert_with(T::default))
     }
 
     /// Removes the value; the key then takes no memory and is in no snapshot.

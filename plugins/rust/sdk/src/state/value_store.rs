@@ -69,20 +69,11 @@ impl<T> ValueStore<T> {
             slots: Vec::new(),
             free: Vec::new(),
             dirty: Vec::new(),
-            undo: Undo {
-                step: 0,
-                slot: 0,
-                previous: None,
-                was_dirty: false,
-            },
+            undo: Undo { step: 0, slot: 0, previous: None, was_dirty: false },
             dead: NONE,
             found: Cell::new((0, 0)),
         };
-        Self {
-            current,
-            reader,
-            slots: RefCell::new(slots),
-        }
+        Self { current, reader, slots: RefCell::new(slots) }
     }
 }
 
@@ -96,8 +87,7 @@ impl<T> ValueStore<T> {
 
 impl<T> Slots<T> {
     fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        self.index
-            .find(hash, key, |slot| &self.slots[slot as usize].key)
+        self.index.find(hash, key, |slot| &self.slots[slot as usize].key)
     }
 
     /// The slot of the key in process.
@@ -124,13 +114,7 @@ impl<T> Slots<T> {
     }
 
     fn add(&mut self, hash: u32, key: &[u8]) -> u32 {
-        let new = Slot {
-            key: key.into(),
-            hash,
-            value: None,
-            dirty: CLEAN,
-            known: false,
-        };
+        let new = Slot { key: key.into(), hash, value: None, dirty: CLEAN, known: false };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -171,12 +155,7 @@ impl<T> Slots<T> {
             self.dirty.push(slot);
         }
         if self.undo.step != current.step() {
-            self.undo = Undo {
-                step: current.step(),
-                slot,
-                previous,
-                was_dirty,
-            };
+            self.undo = Undo { step: current.step(), slot, previous, was_dirty };
         }
     }
 
@@ -226,12 +205,7 @@ impl<T> Slots<T> {
 }
 
 impl<T: Serialize> Slots<T> {
-    fn export_all(
-        &self,
-        state: &str,
-        cursor: &mut Cursor,
-        chunk: &mut Chunk,
-    ) -> Result<bool, String> {
+    fn export_all(&self, state: &str, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
         while let Some(slot) = self.slots.get(cursor.position) {
             if let Some(value) = &slot.value {
                 if chunk.is_full() {
@@ -244,12 +218,7 @@ impl<T: Serialize> Slots<T> {
         Ok(true)
     }
 
-    fn export_changed(
-        &mut self,
-        state: &str,
-        cursor: &mut Cursor,
-        chunk: &mut Chunk,
-    ) -> Result<bool, String> {
+    fn export_changed(&mut self, state: &str, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
         while let Some(&slot) = self.dirty.get(cursor.position) {
             if chunk.is_full() {
                 return Ok(false);
@@ -294,15 +263,8 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> Store for ValueStore<T> 
 
     fn export(&self, scope: Scope, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
         match scope {
-            Scope::All => self
-                .slots
-                .borrow()
-                .export_all(&self.reader.name, cursor, chunk),
-            Scope::Changed => {
-                self.slots
-                    .borrow_mut()
-                    .export_changed(&self.reader.name, cursor, chunk)
-            }
+            Scope::All => self.slots.borrow().export_all(&self.reader.name, cursor, chunk),
+            Scope::Changed => self.slots.borrow_mut().export_changed(&self.reader.name, cursor, chunk),
         }
     }
 
@@ -310,9 +272,7 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> Store for ValueStore<T> 
         let name = &self.reader.name;
         self.reader.accept(entries.version)?;
         if !entries.subkeys.ends.is_empty() {
-            return Err(format!(
-                "state `{name}`: the entries have subkeys, and in this plugin the state has one value a key"
-            ));
+            return Err(format!("state `{name}`: the entries have subkeys, and in this plugin the state has one value a key"));
         }
         let mut slots = self.slots.borrow_mut();
         slots.index.reserve(entries.keys.ends.len());
@@ -322,24 +282,15 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> Store for ValueStore<T> 
             let hash = hash(key);
             let found = slots.find(hash, key);
             if found.is_some_and(|slot| slots.slots[slot as usize].dirty != CLEAN) {
-                return Err(format!(
-                    "state `{name}`, key {}: it has changes that importing would undo",
-                    Shown(key)
-                ));
+                return Err(format!("state `{name}`, key {}: it has changes that importing would undo", Shown(key)));
             }
-            if entries
-                .removed
-                .get(row)
-                .is_some_and(|removed| *removed != 0)
-            {
+            if entries.removed.get(row).is_some_and(|removed| *removed != 0) {
                 if let Some(slot) = found {
                     slots.release(slot);
                 }
                 continue;
             }
-            let value = self
-                .reader
-                .read(entries.version, key, entry(&entries.values, row))?;
+            let value = self.reader.read(entries.version, key, entry(&entries.values, row))?;
             let slot = found.unwrap_or_else(|| slots.add(hash, key));
             let each = &mut slots.slots[slot as usize];
             each.value = Some(value);
@@ -350,9 +301,7 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> Store for ValueStore<T> 
 
     fn has_changes(&self, key: &[u8]) -> bool {
         let slots = self.slots.borrow();
-        slots
-            .find(hash(key), key)
-            .is_some_and(|slot| slots.slots[slot as usize].dirty != CLEAN)
+        slots.find(hash(key), key).is_some_and(|slot| slots.slots[slot as usize].dirty != CLEAN)
     }
 
     fn evict(&self, key: &[u8]) {

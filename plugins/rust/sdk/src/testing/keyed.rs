@@ -29,11 +29,7 @@ pub struct KeyedHarness<P> {
 
 impl<P> fmt::Debug for KeyedHarness<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("KeyedHarness")
-            .field("observed", &self.observed)
-            .field("timers", &self.timers)
-            .finish_non_exhaustive()
+        formatter.debug_struct("KeyedHarness").field("observed", &self.observed).field("timers", &self.timers).finish_non_exhaustive()
     }
 }
 
@@ -60,16 +56,8 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
         let mut runtime = KeyedRuntime::default();
         let mut observed = Observed::new(P::SIDE_OUTPUTS);
         observed.fake.during(|| runtime.open(config, ENVIRONMENT))?;
-        let context = Context {
-            watermark: i64::MIN,
-            processing_time: 0,
-        };
-        Ok(Self {
-            runtime,
-            observed,
-            context,
-            timers: BTreeSet::new(),
-        })
+        let context = Context { watermark: i64::MIN, processing_time: 0 };
+        Ok(Self { runtime, observed, context, timers: BTreeSet::new() })
     }
 
     /// Opens the plugin and imports a snapshot: state, timers, clocks.
@@ -81,10 +69,7 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
         harness.import(snapshot)?;
         harness.timers.clone_from(&snapshot.timers);
         if let Some((watermark, processing_time)) = snapshot.clocks {
-            harness.context = Context {
-                watermark,
-                processing_time,
-            };
+            harness.context = Context { watermark, processing_time };
         }
         Ok(harness)
     }
@@ -111,18 +96,11 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
         if inputs.iter().any(|input| input.key.is_none()) {
             return Err("a record for a keyed plugin needs a key".to_owned());
         }
-        let Self {
-            runtime,
-            observed,
-            context,
-            ..
-        } = self;
+        let Self { runtime, observed, context, .. } = self;
         let batch = columns::batch(inputs);
         observed.fake.headers = inputs.iter().map(|input| input.headers.clone()).collect();
         observed.fake.origins = inputs.iter().map(|input| input.origin.clone()).collect();
-        let emitted = observed
-            .fake
-            .during(|| runtime.process(input, batch.clone(), context))?;
+        let emitted = observed.fake.during(|| runtime.process(input, batch.clone(), context))?;
         self.note(emitted, Rows::Batch(Columns::of(&batch)))?;
         self.fire()
     }
@@ -133,10 +111,7 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
     /// The sentence with which the timers as a whole fail, or when the time would go back.
     pub fn advance_processing_time(&mut self, time: i64) -> Result<(), String> {
         if time < self.context.processing_time {
-            return Err(format!(
-                "the time of day is {} and cannot go back to {time}",
-                self.context.processing_time
-            ));
+            return Err(format!("the time of day is {} and cannot go back to {time}", self.context.processing_time));
         }
         self.context.processing_time = time;
         self.fire()
@@ -148,10 +123,7 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
     /// The sentence with which the timers as a whole fail, or when the watermark would go back.
     pub fn advance_watermark(&mut self, time: i64) -> Result<(), String> {
         if time < self.context.watermark {
-            return Err(format!(
-                "the watermark is {} and cannot go back to {time}",
-                self.context.watermark
-            ));
+            return Err(format!("the watermark is {} and cannot go back to {time}", self.context.watermark));
         }
         self.context.watermark = time;
         self.fire()
@@ -163,12 +135,7 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
     /// The sentence with which the plugin fails.
     pub fn finish(&mut self) -> Result<(), String> {
         self.advance_watermark(i64::MAX)?;
-        let Self {
-            runtime,
-            observed,
-            context,
-            ..
-        } = self;
+        let Self { runtime, observed, context, .. } = self;
         let emitted = observed.fake.during(|| runtime.finish(context))?;
         self.note(emitted, Rows::None)
     }
@@ -177,62 +144,30 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
     #[must_use]
     pub fn timers(&self) -> Vec<(Clock, i64, Vec<u8>, u32)> {
         let clock = |timer: &SetTimer| {
-            if timer.clock == Clock::Event.number() {
-                Clock::Event
-            } else {
-                Clock::Processing
-            }
+            if timer.clock == Clock::Event.number() { Clock::Event } else { Clock::Processing }
         };
-        self.timers
-            .iter()
-            .map(|timer| (clock(timer), timer.time, timer.key.clone(), timer.tag))
-            .collect()
+        self.timers.iter().map(|timer| (clock(timer), timer.time, timer.key.clone(), timer.tag)).collect()
     }
 
     /// Fires what timers are due, and those that these set, until none is.
     fn fire(&mut self) -> Result<(), String> {
         for _ in 0..MOST_ROUNDS {
-            let Context {
-                watermark,
-                processing_time,
-            } = self.context;
+            let Context { watermark, processing_time } = self.context;
             let now = |timer: &SetTimer| {
-                if timer.clock == Clock::Event.number() {
-                    watermark
-                } else {
-                    processing_time
-                }
+                if timer.clock == Clock::Event.number() { watermark } else { processing_time }
             };
-            let due: Vec<SetTimer> = self
-                .timers
-                .extract_if(.., |timer| timer.time <= now(timer))
-                .collect();
+            let due: Vec<SetTimer> = self.timers.extract_if(.., |timer| timer.time <= now(timer)).collect();
             if due.is_empty() {
                 return Ok(());
             }
             let fired = fired(&due);
-            let Self {
-                runtime,
-                observed,
-                context,
-                ..
-            } = self;
+            let Self { runtime, observed, context, .. } = self;
             observed.fake.headers.clear();
             observed.fake.origins.clear();
-            let emitted = observed
-                .fake
-                .during(|| runtime.on_timers(fired.clone(), context))?;
-            self.note(
-                emitted,
-                Rows::Fired {
-                    keys: &fired.keys,
-                    times: &fired.times,
-                },
-            )?;
+            let emitted = observed.fake.during(|| runtime.on_timers(fired.clone(), context))?;
+            self.note(emitted, Rows::Fired { keys: &fired.keys, times: &fired.times })?;
         }
-        Err(format!(
-            "timers set timers that are due at once, and after {MOST_ROUNDS} rounds there is no end"
-        ))
+        Err(format!("timers set timers that are due at once, and after {MOST_ROUNDS} rounds there is no end"))
     }
 
     fn note(&mut self, emitted: KeyedEmitted, rows: Rows<'_>) -> Result<(), String> {
@@ -272,11 +207,7 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
             chunks.push(chunk);
         }
         let clocks = Some((self.context.watermark, self.context.processing_time));
-        Ok(Snapshot {
-            chunks,
-            timers: self.timers.clone(),
-            clocks,
-        })
+        Ok(Snapshot { chunks, timers: self.timers.clone(), clocks })
     }
 
     /// Imports the state of a snapshot, in addition to what is there.
@@ -284,13 +215,8 @@ impl<P: KeyedPlugin> KeyedHarness<P> {
     /// # Errors
     /// The sentence with which the plugin refuses it.
     pub fn import(&mut self, snapshot: &Snapshot) -> Result<(), String> {
-        let Self {
-            runtime, observed, ..
-        } = self;
-        snapshot
-            .chunks
-            .iter()
-            .try_for_each(|chunk| observed.fake.during(|| runtime.import_state(chunk)))
+        let Self { runtime, observed, .. } = self;
+        snapshot.chunks.iter().try_for_each(|chunk| observed.fake.during(|| runtime.import_state(chunk)))
     }
 
     /// Has the plugin forget these keys, as a host does whose state is larger than memory.

@@ -18,10 +18,7 @@ pub struct MapHarness<P> {
 
 impl<P> fmt::Debug for MapHarness<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("MapHarness")
-            .field("observed", &self.observed)
-            .finish_non_exhaustive()
+        formatter.debug_struct("MapHarness").field("observed", &self.observed).finish_non_exhaustive()
     }
 }
 
@@ -48,14 +45,7 @@ impl<P: MapPlugin> MapHarness<P> {
         let mut runtime = MapRuntime::default();
         let mut observed = Observed::new(P::SIDE_OUTPUTS);
         observed.fake.during(|| runtime.open(config, ENVIRONMENT))?;
-        Ok(Self {
-            runtime,
-            observed,
-            context: Context {
-                watermark: i64::MIN,
-                processing_time: 0,
-            },
-        })
+        Ok(Self { runtime, observed, context: Context { watermark: i64::MIN, processing_time: 0 } })
     }
 
     /// The description that a host would get, a JSON document.
@@ -79,17 +69,11 @@ impl<P: MapPlugin> MapHarness<P> {
     /// # Errors
     /// The sentence with which the batch as a whole fails. Failures of records are in [`Observed::take_failures`].
     pub fn process(&mut self, inputs: &[Input]) -> Result<(), String> {
-        let Self {
-            runtime,
-            observed,
-            context,
-        } = self;
+        let Self { runtime, observed, context } = self;
         let batch = columns::batch(inputs);
         observed.fake.headers = inputs.iter().map(|input| input.headers.clone()).collect();
         observed.fake.origins = inputs.iter().map(|input| input.origin.clone()).collect();
-        let emitted = observed
-            .fake
-            .during(|| runtime.process(batch.clone(), context))?;
+        let emitted = observed.fake.during(|| runtime.process(batch.clone(), context))?;
         observed.note(emitted, Rows::Batch(Columns::of(&batch)))
     }
 
@@ -98,11 +82,7 @@ impl<P: MapPlugin> MapHarness<P> {
     /// # Errors
     /// The sentence with which the plugin fails.
     pub fn finish(&mut self) -> Result<(), String> {
-        let Self {
-            runtime,
-            observed,
-            context,
-        } = self;
+        let Self { runtime, observed, context } = self;
         context.watermark = i64::MAX;
         observed.fake.headers.clear();
         observed.fake.origins.clear();

@@ -46,8 +46,7 @@ pub use snapshot::{Snapshot, StateEntry};
 use crate::host::{Header, Place};
 
 /// The environment that a plugin under test is told.
-const ENVIRONMENT: &str =
-    r#"{"job":"test","uid":"under-test","subtask":0,"parallelism":1,"attempt":0,"restored":false}"#;
+const ENVIRONMENT: &str = r#"{"job":"test","uid":"under-test","subtask":0,"parallelism":1,"attempt":0,"restored":false}"#;
 
 /// A record for a plugin under test. A key is null, and the event time 0, unless it is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,10 +62,7 @@ impl Input {
     /// A record with this value.
     #[must_use]
     pub fn value(value: impl AsRef<[u8]>) -> Self {
-        Self {
-            value: Some(value.as_ref().to_vec()),
-            ..Self::default()
-        }
+        Self { value: Some(value.as_ref().to_vec()), ..Self::default() }
     }
 
     /// A record with a null value.
@@ -92,8 +88,7 @@ impl Input {
     /// With one more header.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
-        self.headers
-            .push((name.to_owned(), Some(value.as_ref().to_vec())));
+        self.headers.push((name.to_owned(), Some(value.as_ref().to_vec())));
         self
     }
 

@@ -45,10 +45,7 @@ impl OutputRecord {
 fn text<'a>(what: &str, bytes: Option<&'a [u8]>) -> &'a str {
     match bytes.map(std::str::from_utf8) {
         Some(Ok(text)) => text,
-        Some(Err(_)) => panic!(
-            "the {what} is not UTF-8: {:?}",
-            bytes.unwrap_or_default().escape_ascii().to_string()
-        ),
+        Some(Err(_)) => panic!("the {what} is not UTF-8: {:?}", bytes.unwrap_or_default().escape_ascii().to_string()),
         None => panic!("the {what} is null"),
     }
 }
@@ -75,24 +72,17 @@ pub struct Observed {
 
 impl Observed {
     pub(super) fn new(side_outputs: &'static [&'static str]) -> Self {
-        Self {
-            fake: Fake::default(),
-            side_outputs,
-            records: Vec::new(),
-            failures: Vec::new(),
-        }
+        Self { fake: Fake::default(), side_outputs, records: Vec::new(), failures: Vec::new() }
     }
 
     /// Notes what a call emitted.
     pub(super) fn note(&mut self, emitted: Emitted, rows: Rows<'_>) -> Result<(), String> {
-        self.records
-            .extend(columns::records(&emitted, rows, &self.fake.headers)?);
-        self.failures
-            .extend(emitted.failures.into_iter().map(|failure| FailedRecord {
-                row: failure.row,
-                key: rows.key(failure.row).map(<[u8]>::to_vec),
-                reason: failure.reason,
-            }));
+        self.records.extend(columns::records(&emitted, rows, &self.fake.headers)?);
+        self.failures.extend(emitted.failures.into_iter().map(|failure| FailedRecord {
+            row: failure.row,
+            key: rows.key(failure.row).map(<[u8]>::to_vec),
+            reason: failure.reason,
+        }));
         Ok(())
     }
 
@@ -119,9 +109,7 @@ impl Observed {
     }
 
     fn take(&mut self, route: u8) -> Vec<OutputRecord> {
-        let (taken, kept) = std::mem::take(&mut self.records)
-            .into_iter()
-            .partition(|(each, _)| *each == route);
+        let (taken, kept) = std::mem::take(&mut self.records).into_iter().partition(|(each, _)| *each == route);
         self.records = kept;
         let taken: Vec<(u8, OutputRecord)> = taken;
         taken.into_iter().map(|(_, record)| record).collect()

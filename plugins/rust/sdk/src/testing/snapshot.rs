@@ -63,8 +63,7 @@ impl Snapshot {
                     state: chunk.state.clone(),
                     version: chunk.version,
                     key: entry(&chunk.keys, row).to_vec(),
-                    subkey: (!chunk.subkeys.ends.is_empty())
-                        .then(|| entry(&chunk.subkeys, row).to_vec()),
+                    subkey: (!chunk.subkeys.ends.is_empty()).then(|| entry(&chunk.subkeys, row).to_vec()),
                     value: (!removed).then(|| entry(&chunk.values, row).to_vec()),
                 });
             }
@@ -79,14 +78,8 @@ impl Snapshot {
     #[must_use]
     #[track_caller]
     pub fn value<T: DeserializeOwned>(&self, state: &str, key: impl AsRef<[u8]>) -> Option<T> {
-        let last = self
-            .entries()
-            .into_iter()
-            .rev()
-            .find(|each| each.state == state && each.key == key.as_ref());
-        last?
-            .value
-            .map(|value| decode(&value).expect("the value can be read as this type"))
+        let last = self.entries().into_iter().rev().find(|each| each.state == state && each.key == key.as_ref());
+        last?.value.map(|value| decode(&value).expect("the value can be read as this type"))
     }
 
     /// Adds a value to a state that has one value a key.
@@ -95,20 +88,8 @@ impl Snapshot {
     /// When the value cannot be encoded, which fails the test.
     #[must_use]
     #[track_caller]
-    pub fn with_value<T: Serialize>(
-        self,
-        state: &str,
-        version: u32,
-        key: impl AsRef<[u8]>,
-        value: &T,
-    ) -> Self {
-        self.with(
-            state,
-            version,
-            key.as_ref(),
-            None,
-            &encode(value).expect("the value can be encoded"),
-        )
+    pub fn with_value<T: Serialize>(self, state: &str, version: u32, key: impl AsRef<[u8]>, value: &T) -> Self {
+        self.with(state, version, key.as_ref(), None, &encode(value).expect("the value can be encoded"))
     }
 
     /// Adds an entry to a state that has a map a key.
@@ -117,36 +98,16 @@ impl Snapshot {
     /// When subkey or value cannot be encoded, which fails the test.
     #[must_use]
     #[track_caller]
-    pub fn with_map_entry<K, V>(
-        self,
-        state: &str,
-        version: u32,
-        key: impl AsRef<[u8]>,
-        subkey: &K,
-        value: &V,
-    ) -> Self
+    pub fn with_map_entry<K, V>(self, state: &str, version: u32, key: impl AsRef<[u8]>, subkey: &K, value: &V) -> Self
     where
         K: Serialize + ?Sized,
         V: Serialize,
     {
         let subkey = encode(subkey).expect("the subkey can be encoded");
-        self.with(
-            state,
-            version,
-            key.as_ref(),
-            Some(&subkey),
-            &encode(value).expect("the value can be encoded"),
-        )
+        self.with(state, version, key.as_ref(), Some(&subkey), &encode(value).expect("the value can be encoded"))
     }
 
-    fn with(
-        mut self,
-        state: &str,
-        version: u32,
-        key: &[u8],
-        subkey: Option<&[u8]>,
-        value: &[u8],
-    ) -> Self {
+    fn with(mut self, state: &str, version: u32, key: &[u8], subkey: Option<&[u8]>, value: &[u8]) -> Self {
         let mut chunk = Entries {
             state: state.to_owned(),
             version,
