@@ -82,7 +82,10 @@ fn check_restart(written: &RestartSpec, checkpointing: bool, checks: &mut Checks
     ];
     for (name, is_given, of) in sections {
         if is_given && of != kind {
-            checks.fault(format!("{PATH}/{name}"), format!("has no effect, because the strategy is another one: add `type: {name}`, or leave it out"));
+            checks.fault(
+                format!("{PATH}/{name}"),
+                format!("has no effect, because the strategy is another one: add `type: {name}`, or leave it out"),
+            );
         }
     }
     let exponential = written.exponential_delay.unwrap_or_default();

@@ -89,7 +89,8 @@ fn check_origin(spec: &JobSpec, uid: &str, path: &str, input: &InputSpec, checks
     {
         checks.fault(path, format!("the source {from:?} has one output and no side output {output:?}; write {from:?}"));
     } else {
-        let known = || spec.sources.iter().map(|source| source.uid.as_str()).chain(spec.operators.iter().map(|operator| operator.uid.as_str()));
+        let known =
+            || spec.sources.iter().map(|source| source.uid.as_str()).chain(spec.operators.iter().map(|operator| operator.uid.as_str()));
         if !known().any(|known| known == from) {
             let readable = known().filter(|known| *known != uid && !known.starts_with('?'));
             checks.fault(path, unknown("input", from, readable));

@@ -10,9 +10,9 @@ mod repair;
 #[cfg(test)]
 mod tests;
 
+use super::Connectors;
 use super::plan::Settings;
 use super::spec::{self, JobSpec};
-use super::Connectors;
 use crate::config::{Fault, Faults};
 use crate::sink::{Guarantee, Sink};
 use crate::source::Source;

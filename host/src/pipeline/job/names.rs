@@ -34,7 +34,10 @@ fn check_parallelism(spec: &JobSpec, path: &str, parallelism: Option<u16>, check
     if value > spec.max_parallelism {
         checks.fault(
             path,
-            format!("{value} is more than max-parallelism, which is {}: give fewer subtasks or a larger max-parallelism", spec.max_parallelism),
+            format!(
+                "{value} is more than max-parallelism, which is {}: give fewer subtasks or a larger max-parallelism",
+                spec.max_parallelism
+            ),
         );
     }
 }

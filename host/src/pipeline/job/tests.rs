@@ -132,7 +132,14 @@ sinks: [{uid: out, type: modest, inputs: [a, {frm: b}, {from: orders, key-by: {j
     let paths: Vec<&str> = found.iter().map(|fault| fault.split(": ").next().unwrap()).collect();
     assert_eq!(
         paths,
-        ["/operators/0/inputs", "/sinks/0/inputs/1/frm", "/sinks/0/inputs/1/from", "/sinks/0/inputs/2/key-by", "/sources/0/type", "/sources/1"],
+        [
+            "/operators/0/inputs",
+            "/sinks/0/inputs/1/frm",
+            "/sinks/0/inputs/1/from",
+            "/sinks/0/inputs/2/key-by",
+            "/sources/0/type",
+            "/sources/1"
+        ],
         "{found:#?}"
     );
     assert_eq!(
@@ -145,7 +152,10 @@ sinks: [{uid: out, type: modest, inputs: [a, {frm: b}, {from: orders, key-by: {j
 fn the_graph_must_lead_from_sources_to_sinks() {
     assert_eq!(
         faults("name: a"),
-        ["/sources: there is none: a job has at least one source", "/sinks: there is none: a job has at least one sink (type discard takes what nobody wants)"]
+        [
+            "/sources: there is none: a job has at least one source",
+            "/sinks: there is none: a job has at least one sink (type discard takes what nobody wants)"
+        ]
     );
     let operators = "operators:
 - {uid: a, plugin: a.wasm, inputs: [orders, c]}
@@ -203,10 +213,7 @@ fn inputs_that_contradict_themselves_are_refused() {
 #[test]
 fn guarantees_that_cannot_be_kept_are_refused() {
     let exact = |more: &str| faults(&with(EXACT, more));
-    assert_eq!(
-        exact(""),
-        ["/sinks/0/delivery-guarantee: exactly-once needs checkpointing: set execution.checkpointing.interval and dir"]
-    );
+    assert_eq!(exact(""), ["/sinks/0/delivery-guarantee: exactly-once needs checkpointing: set execution.checkpointing.interval and dir"]);
     assert_eq!(
         exact("execution.checkpointing: {interval: 1 s}"),
         ["/execution/checkpointing/dir: is missing: give a folder or a URL such as file:///var/lib/waterwheel/checkpoints"]
@@ -264,7 +271,9 @@ fn settings_that_would_have_no_effect_or_are_not_built_are_refused() {
 #[test]
 fn names_are_safe_everywhere() {
     let long = "x".repeat(65);
-    for (name, problem) in [("''", "is empty"), ("-a", "does not begin"), ("a.b", "has '.' in it"), ("a/b", "has '/' in it"), (&long, "is longer than")] {
+    for (name, problem) in
+        [("''", "is empty"), ("-a", "does not begin"), ("a.b", "has '.' in it"), ("a/b", "has '/' in it"), (&long, "is longer than")]
+    {
         let text = with(MODEST, "").replace("name: orders", &format!("name: {name}"));
         let found = faults(&text);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -288,7 +297,12 @@ fn replaced_values_never_show() {
             "/sinks/0/colour: \"${file:colour}\" is not blue",
         ]
     );
-    let job = Job::from_text(&with("type: modest, colour: '${env:CARGO_PKG_NAME}'", "").replace("modest", "file, path: x").replace("colour", "extension"), "", &connectors()).unwrap();
+    let job = Job::from_text(
+        &with("type: modest, colour: '${env:CARGO_PKG_NAME}'", "").replace("modest", "file, path: x").replace("colour", "extension"),
+        "",
+        &connectors(),
+    )
+    .unwrap();
     assert_eq!(job.written()["sinks"][0]["extension"], "${env:CARGO_PKG_NAME}");
     assert_eq!(job.spec().sinks[0].options["extension"], "waterwheel");
 }

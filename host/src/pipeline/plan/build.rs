@@ -76,7 +76,8 @@ fn check_operator(index: usize, operator: &OperatorSpec, info: &PluginInfo, faul
         let path = format!("{path}/inputs/{number}");
         if usize::from(input.number) >= count {
             let has = if count == 1 { "one input, 0".to_owned() } else { format!("the inputs 0 to {}", count - 1) };
-            faults.push(Fault::new(format!("{path}/as"), format!("the plugin {} has {has}, and no input {}", operator.plugin, input.number)));
+            faults
+                .push(Fault::new(format!("{path}/as"), format!("the plugin {} has {has}, and no input {}", operator.plugin, input.number)));
         }
         if info.world == World::KeyedPlugin && input.key_by.is_none() && !input.broadcast {
             faults.push(Fault::new(
@@ -92,7 +93,8 @@ fn check_operator(index: usize, operator: &OperatorSpec, info: &PluginInfo, faul
     for number in 0..count {
         if !operator.inputs.iter().any(|input| usize::from(input.number) == number) {
             let name = info.inputs.get(number).map(|name| format!(" ({name})")).unwrap_or_default();
-            let message = format!("nothing arrives at input {number}{name} of the plugin {}: give an input `as: {number}`", operator.plugin);
+            let message =
+                format!("nothing arrives at input {number}{name} of the plugin {}: give an input `as: {number}`", operator.plugin);
             faults.push(Fault::new(format!("{path}/inputs"), message));
         }
     }

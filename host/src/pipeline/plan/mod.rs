@@ -14,8 +14,8 @@ mod settings;
 mod tests;
 
 pub use catalog::{AssumedPlugins, PluginCatalog, PluginInfo};
-pub use loaded::LoadedPlugins;
 pub use draw::Format;
+pub use loaded::LoadedPlugins;
 pub use settings::{CheckpointSettings, RestartStrategy, Settings};
 
 use super::spec::{KeyBy, OnMissingKey};

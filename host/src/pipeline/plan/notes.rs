@@ -30,9 +30,10 @@ pub(super) fn of(plan: &Plan) -> Vec<String> {
 
 /// Records that are dealt in turn and meet again by key have lost the order that they had.
 fn loses_order(plan: &Plan) -> Option<String> {
-    let edge = plan.edges.iter().find(|edge| {
-        edge.exchange == Exchange::Rebalance && plan.nodes[edge.to].parallelism > 1 && meets_keyed(plan, edge.to)
-    })?;
+    let edge = plan
+        .edges
+        .iter()
+        .find(|edge| edge.exchange == Exchange::Rebalance && plan.nodes[edge.to].parallelism > 1 && meets_keyed(plan, edge.to))?;
     Some(format!(
         "Records go from {} to {} in turn, without regard to their order: those of one key may overtake each other there. The same \
          parallelism on both sides, or a `key-by`, keeps the order.",

@@ -193,14 +193,7 @@ impl OperatorSpec {
 impl SinkSpec {
     /// A sink of a type, without inputs and options.
     pub fn new(uid: impl Into<String>, kind: impl Into<String>) -> Self {
-        Self {
-            uid: uid.into(),
-            kind: kind.into(),
-            inputs: Vec::new(),
-            delivery_guarantee: None,
-            parallelism: None,
-            options: Map::new(),
-        }
+        Self { uid: uid.into(), kind: kind.into(), inputs: Vec::new(), delivery_guarantee: None, parallelism: None, options: Map::new() }
     }
 
     /// Adds an input.

@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn dotted_keys_and_nested_ones_are_the_same() {
-        let nested = json!({"name": "a", "execution": {"checkpointing": {"interval": 5, "unaligned": {"enabled": true}}, "batch": {"linger": 1}}});
+        let nested =
+            json!({"name": "a", "execution": {"checkpointing": {"interval": 5, "unaligned": {"enabled": true}}, "batch": {"linger": 1}}});
         let forms = [
             json!({"name": "a", "execution.checkpointing.interval": 5, "execution.checkpointing.unaligned.enabled": true, "execution.batch.linger": 1}),
             json!({"name": "a", "execution": {"checkpointing.interval": 5, "checkpointing": {"unaligned.enabled": true}, "batch.linger": 1}}),

@@ -10,14 +10,14 @@ mod schema;
 mod substitute;
 mod text;
 
+pub use crate::operator::ErrorPolicy;
+pub use crate::plugin::{Capabilities, Folder, Limits};
 pub use builder::JobBuilder;
 pub use execution::{BatchSpec, CheckpointMode, Checkpointing, ClaimMode, Execution, Retention, StateRecovery, Unaligned};
 pub use input::{InputSpec, KeyBy, OnMissingKey};
 pub use nodes::{OperatorSpec, SinkSpec, SourceSpec};
-pub use crate::operator::ErrorPolicy;
-pub use crate::plugin::{Capabilities, Folder, Limits};
-pub use schema::job_schema;
 pub use restart::{ExponentialDelay, FailureRate, FixedDelay, RestartSpec, RestartType};
+pub use schema::job_schema;
 
 pub(super) use dotted::expand_dotted_keys;
 pub(super) use schema::{shared_keys, structure_schema};

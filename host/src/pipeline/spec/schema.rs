@@ -28,13 +28,7 @@ pub(in crate::pipeline) fn shared_keys(section: &str) -> Vec<String> {
 }
 
 /// Adds to a definition what each type takes: `if` the type is this one, `then` these options and no others.
-fn add_types<'a>(
-    schema: &mut Value,
-    definition: &str,
-    what: &str,
-    shared: &[String],
-    types: impl Iterator<Item = (&'a str, Schema)>,
-) {
+fn add_types<'a>(schema: &mut Value, definition: &str, what: &str, shared: &[String], types: impl Iterator<Item = (&'a str, Schema)>) {
     let mut names = Vec::new();
     let mut branches = Vec::new();
     for (name, options) in types {

@@ -126,10 +126,13 @@ mod tests {
         let mut faults = Vec::new();
         substitute(&mut document, Path::new(""), &mut faults);
         let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        assert_eq!(faults, [
-            "/a: ${env:WATERWHEEL_NOT_SET}: the environment variable WATERWHEEL_NOT_SET cannot be read: environment variable not found",
-            "/b: ${name}: expected ${env:NAME} or ${file:path}; write $${ where ${ itself is meant",
-            "/c: has ${ without a closing brace; write $${ where ${ itself is meant",
-        ]);
+        assert_eq!(
+            faults,
+            [
+                "/a: ${env:WATERWHEEL_NOT_SET}: the environment variable WATERWHEEL_NOT_SET cannot be read: environment variable not found",
+                "/b: ${name}: expected ${env:NAME} or ${file:path}; write $${ where ${ itself is meant",
+                "/c: has ${ without a closing brace; write $${ where ${ itself is meant",
+            ]
+        );
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn draw(plan: &Plan) -> String {
     }
     line("\nsinks".to_owned());
     for (node, sink) in plan.sinks() {
-        line(format!("  {}: {}. {}", node.uid, sink.guarantee, sink.promise));
+        line(format!("  {}: {}; {}", node.uid, sink.guarantee, sink.promise));
     }
     line("\nsettings".to_owned());
     line(format!("  checkpoints  {}", plan.settings.checkpointing.as_ref().map_or_else(|| "off".to_owned(), checkpoint_words)));
