@@ -18,6 +18,11 @@ pub(super) fn check(spec: &JobSpec, checks: &mut Checks) {
             "checkpointing/aligned-checkpoint-timeout",
             "it belongs to unaligned checkpoints, which are not built yet",
         ),
+        (
+            checkpointing.max_concurrent_checkpoints > 1,
+            "checkpointing/max-concurrent-checkpoints",
+            "checkpoints follow one another; more than one at once is not built yet",
+        ),
         (checkpointing.savepoint_dir.is_some(), "checkpointing/savepoint-dir", "savepoints are not built yet"),
         (
             !checkpointing.incremental,

@@ -163,7 +163,7 @@ pub enum Exchange {
     Rebalance,
     /// By key group.
     KeyGroup {
-        /// Where the key is. For a keyed operator it takes the place of the record's own key.
+        /// Where the key is. It takes the place of the record's own key.
         key_by: KeyBy,
         /// What happens to a record without one.
         on_missing_key: OnMissingKey,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct InputSpec {
     /// The uid of a source or an operator, or `uid.name` for a side output of an operator.
     pub from: String,
-    /// Deals the records by key, so that all records of a key meet the same subtask.
+    /// Deals the records by key, so that all records of a key meet the same subtask, and makes it their key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_by: Option<KeyBy>,
     /// What happens to a record without a key.
@@ -79,7 +79,7 @@ enum Written {
 struct Input {
     /// The uid of a source or an operator, or `uid.name` for a side output of an operator.
     from: String,
-    /// Deals the records by key, so that all records of a key meet the same subtask. By default they are not.
+    /// Deals the records by key, so that all records of a key meet the same subtask, and makes it their key. By default they are not dealt.
     #[serde(default)]
     key_by: Option<KeyBy>,
     /// What happens to a record without a key. By default `fail`.
@@ -104,14 +104,14 @@ impl From<Written> for InputSpec {
     }
 }
 
-/// What records are dealt by: `key`, `json-pointer: /user` or `header: name`.
+/// What records are dealt by, which becomes their key from there on: `key`, `json-pointer: /user` or `header: name`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyBy {
     /// The record's own key.
     Key,
-    /// A place in the record's value, which is JSON. The text of a string, and the JSON text of anything else, is the key; what is
-    /// not there, or null, is missing.
+    /// A place in the record's value, which is JSON: the text of a string, a number or a boolean as JSON writes it. What is not there,
+    /// null, an object or a list is no key.
     JsonPointer(String),
     /// The last header of a name.
     Header(String),
