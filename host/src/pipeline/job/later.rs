@@ -34,7 +34,11 @@ pub(super) fn check(spec: &JobSpec, checks: &mut Checks) {
             "state-recovery/path",
             "a job goes on from its own newest checkpoint; another one is chosen when it is started, by --from-checkpoint",
         ),
-        (recovery.ignore_unclaimed_state, "state-recovery/ignore-unclaimed-state", "it is said when the job is started: --allow-non-restored-state"),
+        (
+            recovery.ignore_unclaimed_state,
+            "state-recovery/ignore-unclaimed-state",
+            "it is said when the job is started: --allow-non-restored-state",
+        ),
         (recovery.claim_mode == ClaimMode::Claim, "state-recovery/claim-mode", "taking a checkpoint over is not built yet; use no-claim"),
     ];
     for (is_asked, path, message) in asked {

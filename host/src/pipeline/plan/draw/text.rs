@@ -82,7 +82,7 @@ fn checkpoint_words(settings: &CheckpointSettings) -> String {
         CheckpointMode::AtLeastOnce => "at-least-once",
     };
     let retention = match settings.retention {
-        Retention::DeleteOnCancellation => "deleted",
+        Retention::DeleteOnCancellation => "all but the newest deleted",
         Retention::RetainOnCancellation => "kept",
     };
     let mut words = format!(
