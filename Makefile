@@ -17,11 +17,14 @@ build: ## The release binary, at target/release/waterwheel.
 plugins: ## The sample plugins, at target/plugins.
 	plugins/build.sh
 
-demo: build plugins ## A stateful job that survives being killed in the middle: `make demo KILLS=0` runs it undisturbed.
-	$(TARGET)/release/quickstart --kills $(KILLS) --records $(RECORDS)
+# WATERWHEEL_BUILT=1 says that the program and the plugins are there already.
+demo: $(if $(WATERWHEEL_BUILT),,build plugins) ## A stateful job that survives being killed in the middle: `make demo KILLS=0` runs it undisturbed.
+	$(TARGET)/release/quickstart --waterwheel $(TARGET)/release/waterwheel --kills $(KILLS) --records $(RECORDS)
 
-test: plugins ## All tests.
+test: plugins ## All tests, and the commands of the README as they stand.
 	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace --features waterwheel/testing,waterwheel/failpoints
+	$(CARGO) build --release --workspace --features waterwheel/testing,waterwheel/failpoints
+	WATERWHEEL_BUILT=1 tests/readme.sh
 
 soak: plugins ## The long forms of the tests.
 	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) WATERWHEEL_KILLS=$(SOAK_KILLS) WATERWHEEL_HISTORIES=$(SOAK_HISTORIES) \
