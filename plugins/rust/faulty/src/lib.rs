@@ -2,14 +2,14 @@
 //!
 //! Values (`verb` or `verb:argument`): `panic:MESSAGE`, `exit`, `loop`, `allocate`, `fail:REASON`, `fail-batch:REASON`, `print:TEXT`,
 //! `print-error:TEXT`, `log:TEXT`, `environment`, `clock`, `random`, `file:PATH`, `headers`, `origin`, `count:COUNTER`, `twice`, `drop`, `late`
-//! (to the side output of this name). What is asked about is emitted as text.
+//! (to the side output of this name), `key:KEY:VALUE` (emits the value with the key). What is asked about is emitted as text.
 //!
 //! Configuration: `open`, what to do when opened, as a value would say it; `first_attempt_only`, whether to behave after a restart.
 
 mod misbehave;
 
 use serde::Deserialize;
-use waterwheel_plugin::{Emit, Environment, Failure, MapPlugin, Output, Record, export_map};
+use waterwheel_plugin::{Emit, Environment, Failure, MapPlugin, Output, Record, export_map, fail};
 
 /// The plugin.
 #[derive(Debug)]
@@ -48,6 +48,12 @@ impl MapPlugin for Faulty {
             }
             ("late", _) => {
                 out.emit(Emit::from(record).to("late"));
+            }
+            ("key", argument) => {
+                let (key, value) = argument
+                    .split_once(':')
+                    .ok_or_else(|| fail("key needs KEY:VALUE"))?;
+                out.emit(Emit::value(value).key(key));
             }
             ("headers", _) => {
                 out.emit(&format!("headers {:?}", record.headers()));
