@@ -87,6 +87,7 @@ fn a_damaged_state_file_is_named_and_the_job_does_not_begin_again() {
 fn an_older_checkpoint_is_taken_instead_of_a_damaged_one_when_a_person_says_so() {
     let job = job_that_was_killed();
     Damage::BitFlipped.inflict(&newest_manifest(&job));
+    job.hurry();
     job.run(&["--older-than-damaged"]).expect(0, &["has finished"]);
     // What the damaged one had shown may be there twice, but all of it is right, and nothing is missing.
     let mut lines = check::lines(&job.totals(), "");

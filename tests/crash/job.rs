@@ -4,7 +4,7 @@ use crate::check;
 use crate::orders::Orders;
 use crate::process::{Ended, Process};
 use serde_json::{Value, json};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -23,21 +23,21 @@ pub(crate) struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { records: 20_000, rate: 20_000, sources: 1, parallelism: 1, two_sinks: false, interval_ms: 50 }
+        Self { records: 20_000, rate: 5_000, sources: 1, parallelism: 1, two_sinks: false, interval_ms: 50 }
     }
 }
 
 /// One source, one subtask each, two sinks.
-pub(crate) const NARROW: Shape = Shape { records: 20_000, rate: 20_000, sources: 1, parallelism: 1, two_sinks: true, interval_ms: 50 };
+pub(crate) const NARROW: Shape = Shape { records: 20_000, rate: 5_000, sources: 1, parallelism: 1, two_sinks: true, interval_ms: 50 };
 /// Two sources into the keyed operator, three subtasks each, two sinks.
-pub(crate) const WIDE: Shape = Shape { records: 20_000, rate: 20_000, sources: 2, parallelism: 3, two_sinks: true, interval_ms: 50 };
+pub(crate) const WIDE: Shape = Shape { records: 20_000, rate: 5_000, sources: 2, parallelism: 3, two_sinks: true, interval_ms: 50 };
 
 /// A job in a folder of its own.
 pub(crate) struct Job {
     folder: TempDir,
     pub(crate) sources: Vec<Orders>,
     shape: Shape,
-    specification: Value,
+    specification: RefCell<Value>,
     starts: Cell<u32>,
 }
 
@@ -59,7 +59,7 @@ impl Job {
             orders.write(&folder.path().join(format!("orders-{number}")), u64::from(shape.parallelism));
         }
         let specification = specification(folder.path(), shape);
-        let job = Self { folder, sources, shape, specification, starts: Cell::new(0) };
+        let job = Self { folder, sources, shape, specification: RefCell::new(specification), starts: Cell::new(0) };
         job.write();
         job
     }
@@ -68,20 +68,29 @@ impl Job {
     pub(crate) fn of(make: impl FnOnce(&Path) -> Value) -> Self {
         let folder = TempDir::new().unwrap();
         let specification = make(folder.path());
-        let job = Self { folder, sources: Vec::new(), shape: Shape::default(), specification, starts: Cell::new(0) };
+        let job = Self { folder, sources: Vec::new(), shape: Shape::default(), specification: RefCell::new(specification), starts: Cell::new(0) };
         job.write();
         job
     }
 
     /// Changes the job file.
-    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Value)) {
-        change(&mut self.specification);
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Value)) {
+        change(&mut self.specification.borrow_mut());
         self.write();
+    }
+
+    /// From the next start on, sources read as fast as they can: crashes have landed, and what is left is only to be finished.
+    pub(crate) fn hurry(&self) {
+        self.change(|job| {
+            for source in job["sources"].as_array_mut().unwrap() {
+                source.as_object_mut().unwrap().remove("rate");
+            }
+        });
     }
 
     fn write(&self) {
         // JSON is YAML.
-        std::fs::write(self.path("job.yaml"), serde_json::to_vec_pretty(&self.specification).unwrap()).unwrap();
+        std::fs::write(self.path("job.yaml"), serde_json::to_vec_pretty(&*self.specification.borrow()).unwrap()).unwrap();
     }
 
     /// A path in its folder.
@@ -114,7 +123,8 @@ impl Job {
     /// Runs it to the end of the input.
     #[track_caller]
     pub(crate) fn finish(&self) {
-        self.run(&[]).expect(0, &["has finished"]);
+        self.hurry();
+        self.run(&[]).expect(0, &["finished"]);
     }
 
     /// Runs it until it crashes at a failpoint, which must happen.

@@ -25,14 +25,14 @@ fn random_kills_leave_exact_output() {
         if killed >= kills {
             break;
         }
-        let shape = Shape { records: 12_000, rate: 10_000, ..shapes[number % shapes.len()] };
-        let job = Job::new(shape);
+        let job = Job::new(shapes[number % shapes.len()]);
         for _ in 0..KILLS_A_JOB.min(u32::try_from(kills - killed).unwrap()) {
             let process = job.start();
             let moment = Duration::from_millis(random.random_range(5..900));
             std::thread::sleep(moment);
             killed += u64::from(process.kill());
         }
+        job.hurry();
         let last = job.run(&[]);
         // Killed late enough, it had finished already.
         last.expect(0, &["finished"]);

@@ -42,6 +42,7 @@ fn a_crash_finishes_a_stop_and_the_job_goes_on_when_it_is_started_again() {
     process.wait_until("the stop was heard", |process| process.said().contains("stopping"));
     std::thread::sleep(std::time::Duration::from_millis(300));
     process.kill();
+    job.hurry();
     let ended = job.run(&[]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.said);
     job.run(&[]).expect(0, &["finished"]);
@@ -58,6 +59,7 @@ fn a_second_signal_ends_at_once() {
     process.wait_until("the first signal was heard", |process| process.said().contains("stopping"));
     process.signal("TERM");
     process.wait().expect(130, &["interrupted"]);
+    job.hurry();
     let ended = job.run(&[]);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.said);
     job.run(&[]).expect(0, &["finished"]);
@@ -81,6 +83,7 @@ fn beginning_again_after_the_end_needs_permission_and_repeats_all() {
     let before = check::visible(&job.totals());
     job.run(&["--fresh"]).expect(1, &["would be shown again", "--allow-duplicate-output"]);
     assert_eq!(check::visible(&job.totals()), before, "a refused start wrote something");
+    job.hurry();
     job.run(&["--fresh", "--allow-duplicate-output"]).expect(0, &["has finished"]);
     for incarnation in ["@orders-", "@orders.2-"] {
         let shown = check::totals_from(&job.totals(), incarnation, &job.sources, true);

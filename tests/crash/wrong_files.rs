@@ -18,7 +18,7 @@ fn a_checkpoint_folder_that_is_a_file_is_named() {
 
 #[test]
 fn a_checkpoint_folder_that_cannot_be_made_is_named() {
-    let mut job = Job::new(SMALL);
+    let job = Job::new(SMALL);
     // Nobody can make folders there, whatever their rights.
     job.change(|job| job["execution"]["checkpointing"]["dir"] = json!("/proc/waterwheel/checkpoints"));
     job.run(&[]).expect(FAILED, &["the checkpoint directory /proc/waterwheel/checkpoints cannot be used", "create it, or give the program the right"]);
@@ -55,9 +55,13 @@ fn pending_output_that_somebody_deleted_is_named_and_never_passed_over() {
     let pending = |path: &std::path::PathBuf| path.to_string_lossy().ends_with(".pending");
     let pending = fs::read_dir(job.totals()).unwrap().map(|entry| entry.unwrap().path()).find(pending).unwrap();
     fs::rename(&pending, job.path("moved")).unwrap();
-    job.run(&[]).expect(FAILED, &["sink totals", pending.to_str().unwrap(), "would be missing", "put back"]);
+    job.hurry();
+    // A commit is never given up: the job says what is wrong, in its progress as well, and waits.
+    let mut process = job.start();
+    let said = ["sink totals: cannot commit", pending.to_str().unwrap(), "would be missing", "put back", " – sink totals"];
+    process.wait_until("the job said what is missing", |process| said.iter().all(|words| process.said().contains(words)));
     fs::rename(job.path("moved"), &pending).unwrap();
-    job.finish();
+    process.wait().expect(0, &["has finished"]);
     job.check();
 }
 
@@ -82,7 +86,7 @@ fn an_input_that_was_lost_in_the_middle_is_named() {
 
 #[test]
 fn plugins_that_are_none_are_named() {
-    let mut job = Job::new(SMALL);
+    let job = Job::new(SMALL);
     let core_module = b"\0asm\x01\0\0\0";
     for (content, words) in [
         (None, "there is no plugin at"),
@@ -94,14 +98,14 @@ fn plugins_that_are_none_are_named() {
             fs::write(&path, content).unwrap();
         }
         job.change(|job| job["operators"][0]["plugin"] = json!(path));
-        job.run(&[]).expect(WRONG_SPECIFICATION, &["operators[0].plugin", words, "1 fault"]);
+        job.run(&[]).expect(WRONG_SPECIFICATION, &["/operators/0/plugin: ", words, "1 fault"]);
     }
     assert!(check::visible(&job.totals()).is_empty());
 }
 
 #[test]
 fn every_fault_of_a_job_file_is_named() {
-    let mut job = Job::new(SMALL);
+    let job = Job::new(SMALL);
     job.change(|job| {
         job["sources"][0]["typo"] = json!(1);
         job["operators"][1]["inputs"][0]["from"] = json!("cleen");

@@ -195,6 +195,16 @@ impl Run {
         Ok(Completed { attempt: permit.attempt(), slot: permit.slot(), snapshot })
     }
 
+    /// Rolls back what older runs left behind: a run that was superseded while it was at work goes on until it notices, and what it prepares
+    /// until then stands in no manifest. Only to be called between checkpoints, when this run has completed one of its own.
+    ///
+    /// # Errors
+    /// When something could not be removed; nothing depends on it.
+    pub async fn clean_up(&self, participants: &dyn Participants) -> Result<(), Error> {
+        let Some(_) = self.own_completed else { return Ok(()) };
+        participants.clean_up(&Leftovers { job: self.log.job(), before: Some(self.generation), keep: &self.line.last().prepared }).await
+    }
+
     /// Records that a stop was asked for, before its barrier: a crash from here on finishes the stop.
     ///
     /// # Errors

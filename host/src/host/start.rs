@@ -88,10 +88,9 @@ impl Host {
             choice,
             metrics: Arc::clone(&metrics),
             dropped: Arc::clone(&dropped),
-            control: commands,
             status: Arc::clone(&status),
         };
-        let ended = tokio::spawn(supervisor.run());
+        let ended = tokio::spawn(supervisor.run(commands));
         Ok(JobHandle { plan, status: status.subscribe(), metrics, dropped, operators, control, ended })
     }
 }

@@ -142,6 +142,15 @@ impl Coordinator<'_> {
         })
     }
 
+    /// After the last checkpoint: a run that this one superseded while it was at work may have left files behind after this one's start.
+    async fn clean_up(&self) {
+        if let Some(run) = &self.run
+            && let Err(error) = run.clean_up(self.parties.participants).await
+        {
+            tracing::warn!(error = %error.chain(), "what a superseded run left behind could not be removed; the next start tries again");
+        }
+    }
+
     async fn completed(&mut self, current: &mut InProgress, completed: &Completed) -> Result<(), RunEnd> {
         let timings = Timings {
             end_to_end: current.barrier.triggered.elapsed(),
@@ -166,6 +175,9 @@ impl Coordinator<'_> {
             && let Err(error) = run.retain(retained).await
         {
             tracing::warn!(%error, "old checkpoints could not be deleted; the next checkpoint tries again");
+        }
+        if current.barrier.last {
+            self.clean_up().await;
         }
         self.compact(completed);
         let pause = self.settings.as_ref().map_or(Duration::ZERO, |settings| settings.min_pause);

@@ -1,5 +1,6 @@
 //! What a plan contributes to commits and to the start of a run.
 
+use super::status::StatusWriter;
 use crate::Error;
 use crate::checkpoint::participants::{Leftovers, Participants, StartHooks};
 use crate::checkpoint::protocol::{Manifest, OutputGuarantee, PlanPart, PlanRevision, PreparedWork, SourceState, SplitState};
@@ -15,13 +16,15 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct PlanParties {
     plan: Arc<Plan>,
+    /// Where people see that a commit is being tried again.
+    status: Arc<StatusWriter>,
     /// Whether state that no operator of the plan claims may be left behind.
     ignore_unclaimed_state: bool,
 }
 
 impl PlanParties {
-    pub(super) fn new(plan: Arc<Plan>, ignore_unclaimed_state: bool) -> Self {
-        Self { plan, ignore_unclaimed_state }
+    pub(super) fn new(plan: Arc<Plan>, status: Arc<StatusWriter>, ignore_unclaimed_state: bool) -> Self {
+        Self { plan, status, ignore_unclaimed_state }
     }
 
     /// The strongest guarantee that a sink of the plan gives.
@@ -75,6 +78,10 @@ impl Participants for PlanParties {
         let (_, two_phase) = found.ok_or_else(|| Error::internal(format!("the plan has no two-phase sink {sink}")))?;
         let prepared: Vec<Value> = work.iter().map(|work| work.work.clone()).collect();
         two_phase.commit(&prepared).await.map_err(|error| error.within(format!("sink {sink}")))
+    }
+
+    fn commit_retried(&self, _sink: &str, error: &Error, tries: u32) {
+        self.status.warn(&format!("{} (tried {tries} times, and tried again)", error.chain()));
     }
 
     async fn clean_up(&self, leftovers: &Leftovers<'_>) -> Result<(), Error> {

@@ -21,7 +21,7 @@ use crate::telemetry::JobMetrics;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -72,7 +72,6 @@ pub(crate) struct Supervisor {
     pub(crate) choice: StartChoice,
     pub(crate) metrics: Arc<JobMetrics>,
     pub(crate) dropped: Arc<AtomicU64>,
-    pub(crate) control: mpsc::Receiver<JobCommand>,
     pub(crate) status: Arc<StatusWriter>,
 }
 
@@ -84,9 +83,9 @@ struct Beginning {
 }
 
 impl Supervisor {
-    /// Runs the job until it ends.
-    pub(crate) async fn run(mut self) -> JobEnd {
-        let end = self.supervise().await;
+    /// Runs the job until it ends; `control` is what is asked of it meanwhile.
+    pub(crate) async fn run(self, mut control: mpsc::Receiver<JobCommand>) -> JobEnd {
+        let end = self.supervise(&mut control).await;
         self.status.state(match &end {
             JobEnd::Finished | JobEnd::AlreadyFinished { .. } => JobState::Finished,
             JobEnd::Stopped => JobState::Suspended,
@@ -102,14 +101,14 @@ impl Supervisor {
         end
     }
 
-    async fn supervise(&mut self) -> JobEnd {
-        let parties = PlanParties::new(Arc::clone(&self.plan), self.choice.ignore_unclaimed_state);
+    async fn supervise(&self, control: &mut mpsc::Receiver<JobCommand>) -> JobEnd {
+        let parties = PlanParties::new(Arc::clone(&self.plan), Arc::clone(&self.status), self.choice.ignore_unclaimed_state);
         let mut restarts = Restarts::new(self.plan.settings.restart);
         let (mut restarted, mut isolation_steps) = (0, 0);
         let mut starter = Starter::new(&System);
         loop {
-            let failure = match self.begin(&parties, &mut starter).await {
-                Ok(Ok(beginning)) => match self.run_once(beginning, &parties, restarted).await {
+            let failure = match self.begin_unless_ended(&parties, &mut starter, control).await {
+                Ok(Ok(beginning)) => match self.run_once(beginning, &parties, restarted, control).await {
                     Ok(end) => return end,
                     Err(failure) => failure,
                 },
@@ -137,31 +136,29 @@ impl Supervisor {
             restarted += 1;
             tracing::warn!(error = %failure.chain(), ?delay, restarted, "the job has failed and is restarted");
             self.status.failure(&failure.chain(), true);
-            if let Some(end) = self.pause(delay).await {
+            if let Some(end) = pause(delay, control).await {
                 return end;
             }
         }
     }
 
-    /// Waits before a restart; a job that is stopped or cancelled meanwhile ends where it stands.
-    async fn pause(&mut self, delay: std::time::Duration) -> Option<JobEnd> {
-        let until = tokio::time::Instant::now() + delay;
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep_until(until) => return None,
-                Some(command) = self.control.recv() => match command {
-                    JobCommand::Cancel => return Some(JobEnd::Cancelled),
-                    JobCommand::Stop => return Some(JobEnd::Stopped),
-                    JobCommand::Checkpoint(answer) => {
-                        let _gone = answer.send(Err("the job waits for its restart".into()));
-                    }
-                },
-            }
+    /// Finds out where the job stands, as [`begin`](Self::begin) does. That may take as long as a commit is tried again, so a job that is
+    /// stopped or cancelled meanwhile ends where it stands: to break off here is like a crash, which the next start repairs.
+    async fn begin_unless_ended(
+        &self,
+        parties: &PlanParties,
+        starter: &mut Starter,
+        control: &mut mpsc::Receiver<JobCommand>,
+    ) -> Result<Result<Beginning, JobEnd>, Error> {
+        tokio::select! {
+            biased;
+            begun = self.begin(parties, starter) => begun,
+            end = ended_by_command(control, "the job is starting") => Ok(Err(end)),
         }
     }
 
     /// Finds out where the job stands. The inner error is an end, the outer one a failure that may be tried again.
-    async fn begin(&mut self, parties: &PlanParties, starter: &mut Starter) -> Result<Result<Beginning, JobEnd>, Error> {
+    async fn begin(&self, parties: &PlanParties, starter: &mut Starter) -> Result<Result<Beginning, JobEnd>, Error> {
         let Some(storage) = &self.storage else {
             return Ok(Ok(self.begin_without_checkpoints(parties).await?));
         };
@@ -209,13 +206,19 @@ impl Supervisor {
     }
 
     /// Runs the job once. An error is a failure after which the job may be restarted.
-    async fn run_once(&mut self, mut beginning: Beginning, parties: &PlanParties, restarted: u64) -> Result<JobEnd, Error> {
+    async fn run_once(
+        &self,
+        mut beginning: Beginning,
+        parties: &PlanParties,
+        restarted: u64,
+        control: &mut mpsc::Receiver<JobCommand>,
+    ) -> Result<JobEnd, Error> {
         self.resolve_new_sources(&mut beginning).await?;
         let split_table = SplitTable::default();
         let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.metrics, &split_table, &self.dropped)?;
         let context = self.context(&beginning, restarted, split_table);
         let stop_was_asked = beginning.restored.as_ref().is_some_and(|restored| restored.snapshot.pending_stop.is_some());
-        let mut coordinator = self.coordinator(&mut beginning, parties, tasks, &context);
+        let mut coordinator = self.coordinator(&mut beginning, parties, tasks, &context, control);
         if stop_was_asked {
             tracing::info!("a stop was asked for before the job ended: it is finished now");
             coordinator.progress.stop();
@@ -261,11 +264,12 @@ impl Supervisor {
     }
 
     fn coordinator<'a>(
-        &'a mut self,
+        &'a self,
         beginning: &mut Beginning,
         parties: &'a PlanParties,
         tasks: Vec<TaskPlan>,
         context: &RunContext,
+        control: &'a mut mpsc::Receiver<JobCommand>,
     ) -> Coordinator<'a> {
         let state_folder = beginning.run.as_ref().map(|run| StateFolder {
             storage: Arc::clone(run.log().storage()),
@@ -289,11 +293,30 @@ impl Supervisor {
             running,
             events,
             event_sender,
-            control: &mut self.control,
+            control,
             status: &self.status,
             state_folder,
             known_splits,
             progress,
+        }
+    }
+}
+
+/// Waits before a restart; a job that is stopped or cancelled meanwhile ends where it stands.
+async fn pause(delay: Duration, control: &mut mpsc::Receiver<JobCommand>) -> Option<JobEnd> {
+    tokio::time::timeout(delay, ended_by_command(control, "the job waits for its restart")).await.ok()
+}
+
+/// Waits until a job that does not run is stopped or cancelled; never ends when nobody can ask any more.
+async fn ended_by_command(control: &mut mpsc::Receiver<JobCommand>, state: &str) -> JobEnd {
+    loop {
+        match control.recv().await {
+            Some(JobCommand::Cancel) => return JobEnd::Cancelled,
+            Some(JobCommand::Stop) => return JobEnd::Stopped,
+            Some(JobCommand::Checkpoint(answer)) => {
+                let _gone = answer.send(Err(state.to_owned()));
+            }
+            None => std::future::pending().await,
         }
     }
 }
