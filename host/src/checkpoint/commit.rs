@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::failpoints::crash_point;
 use super::log::{CommitPermit, JobLog, LogError, NewerRun, PutOutcome};
-use super::participants::{LastResource, LastResourceError, Participants};
+use super::participants::{LastResource, LastResourceError, Leftovers, Participants};
 use super::protocol::slot::{AfterFencing, after_fencing};
 use super::protocol::{
     Attempt, CheckpointDraft, CommittedPoint, Generation, JobId, JobName, JobSnapshot, Line, Manifest, ManifestKind, PreparedWork, Slot,
