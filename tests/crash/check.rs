@@ -69,7 +69,11 @@ pub(crate) fn totals_from(folder: &Path, name_has: &str, sources: &[Orders], fro
         let total: Total = serde_json::from_str(&line).unwrap_or_else(|error| panic!("no total: {line}: {error}"));
         let user: usize = total.key.strip_prefix("user-").and_then(|user| user.parse().ok()).unwrap_or_else(|| panic!("no user: {line}"));
         let before = shown.get(&total.key).map_or(if from_start { 0 } else { total.count - 1 }, |(_, last)| *last);
-        assert_eq!(total.count, before + 1, "{line} comes after total {before} of its user: something is missing, repeated or out of order");
+        assert_eq!(
+            total.count,
+            before + 1,
+            "{line} comes after total {before} of its user: something is missing, repeated or out of order"
+        );
         shown.entry(total.key.clone()).or_insert((total.count, 0)).1 = total.count;
         let orders = &users[user];
         match state.get_mut(&total.key) {
@@ -111,7 +115,8 @@ pub(crate) fn cleaned(folder: &Path, sources: &[Orders]) {
     let mut taken: HashMap<String, Vec<usize>> = HashMap::new();
     let mut count = 0;
     for line in lines(folder, "") {
-        let Cleaned { order, user, amount, currency } = serde_json::from_str(&line).unwrap_or_else(|error| panic!("no order: {line}: {error}"));
+        let Cleaned { order, user, amount, currency } =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("no order: {line}: {error}"));
         assert_eq!((amount, currency.as_str()), (1000 + order, "EUR"), "{line}");
         let orders = &users[user.strip_prefix("user-").unwrap().parse::<usize>().unwrap()];
         let taken = taken.entry(user).or_insert_with(|| vec![0; orders.len()]);
@@ -126,7 +131,8 @@ pub(crate) fn cleaned(folder: &Path, sources: &[Orders]) {
 /// A job that has finished leaves nothing that it did not show.
 fn assert_nothing_hidden(folder: &Path) {
     let hidden = |name: &str| name.starts_with('.');
-    let left: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).filter(|name| hidden(name)).collect();
+    let left: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).filter(|name| hidden(name)).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 

@@ -83,7 +83,13 @@ fn a_paused_instance_that_wakes_after_the_end_writes_nothing_more() {
 /// Paused in the middle of a commit or before a manifest, which is the worst moment to be superseded.
 #[test]
 fn an_instance_that_stood_still_in_the_middle_of_a_checkpoint_shows_nothing_twice() {
-    for point in ["checkpoint::before-manifest", "checkpoint::after-manifest", "commit::between-sinks", "sink-file::before-rename", "retention::before-deletes"] {
+    for point in [
+        "checkpoint::before-manifest",
+        "checkpoint::after-manifest",
+        "commit::between-sinks",
+        "sink-file::before-rename",
+        "retention::before-deletes",
+    ] {
         let job = Job::new(WIDE);
         let mut first = job.start_with(&[], &format!("{point}=2*off->sleep(1500)->off"));
         first.wait_until("there was output", |_| !check::visible(&job.totals()).is_empty());

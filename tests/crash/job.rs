@@ -68,7 +68,8 @@ impl Job {
     pub(crate) fn of(make: impl FnOnce(&Path) -> Value) -> Self {
         let folder = TempDir::new().unwrap();
         let specification = make(folder.path());
-        let job = Self { folder, sources: Vec::new(), shape: Shape::default(), specification: RefCell::new(specification), starts: Cell::new(0) };
+        let job =
+            Self { folder, sources: Vec::new(), shape: Shape::default(), specification: RefCell::new(specification), starts: Cell::new(0) };
         job.write();
         job
     }
@@ -159,9 +160,11 @@ fn specification(folder: &Path, shape: Shape) -> Value {
     let source = |number| json!({"uid": uid(number), "type": "file", "path": path(&uid(number)), "rate": rate});
     let input = |number| json!({"from": uid(number), "key-by": {"json-pointer": "/usr"}});
     // Small, so that a checkpoint has several files.
-    let sink = |uid: &str, from: &str| json!({
-        "uid": uid, "type": "file", "path": path(uid), "inputs": [from], "delivery-guarantee": "exactly-once", "roll-size": 8192,
-    });
+    let sink = |uid: &str, from: &str| {
+        json!({
+            "uid": uid, "type": "file", "path": path(uid), "inputs": [from], "delivery-guarantee": "exactly-once", "roll-size": 8192,
+        })
+    };
     let mut sinks = vec![sink("totals", "total")];
     if shape.two_sinks {
         sinks.push(sink("cleaned", "clean"));

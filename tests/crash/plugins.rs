@@ -41,10 +41,13 @@ fn job(folder: &Path, lines: &[String], mut operators: Vec<Value>, policy: &str)
     let last = operators.last_mut().unwrap();
     let from = last["uid"].clone();
     last["error-policy"] = json!(policy);
-    let mut sinks = vec![json!({"uid": "totals", "type": "file", "path": path("totals"), "inputs": [from], "delivery-guarantee": "exactly-once"})];
+    let mut sinks =
+        vec![json!({"uid": "totals", "type": "file", "path": path("totals"), "inputs": [from], "delivery-guarantee": "exactly-once"})];
     if policy == "dead-letter" {
         last["dead-letter-sink"] = json!("letters");
-        sinks.push(json!({"uid": "letters", "type": "file", "path": path("letters"), "delivery-guarantee": "exactly-once", "format": "json"}));
+        sinks.push(
+            json!({"uid": "letters", "type": "file", "path": path("letters"), "delivery-guarantee": "exactly-once", "format": "json"}),
+        );
     }
     json!({
         "name": "orders",
@@ -78,7 +81,12 @@ fn check_lines(job: &Job) {
     let expected: Vec<String> = (0..LINES).filter(|number| *number != BAD).map(|number| format!("line {number}")).collect();
     let found = check::lines(&job.totals(), "");
     let wrong = found.iter().zip(&expected).find(|(found, expected)| found != expected);
-    assert!(found.len() == expected.len() && wrong.is_none(), "{} of {} lines, the first wrong one: {wrong:?}", found.len(), expected.len());
+    assert!(
+        found.len() == expected.len() && wrong.is_none(),
+        "{} of {} lines, the first wrong one: {wrong:?}",
+        found.len(),
+        expected.len()
+    );
 }
 
 /// The counts of each key rise by one, and the record that was left out left nothing behind.
@@ -95,7 +103,10 @@ fn check_counts(job: &Job) {
 }
 
 fn letters(job: &Job) -> Vec<Letter> {
-    check::lines(&job.path("letters"), "").iter().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
+    check::lines(&job.path("letters"), "")
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect()
 }
 
 /// One letter, which says all that is known.

@@ -21,7 +21,10 @@ fn a_checkpoint_folder_that_cannot_be_made_is_named() {
     let job = Job::new(SMALL);
     // Nobody can make folders there, whatever their rights.
     job.change(|job| job["execution"]["checkpointing"]["dir"] = json!("/proc/waterwheel/checkpoints"));
-    job.run(&[]).expect(FAILED, &["the checkpoint directory /proc/waterwheel/checkpoints cannot be used", "create it, or give the program the right"]);
+    job.run(&[]).expect(
+        FAILED,
+        &["the checkpoint directory /proc/waterwheel/checkpoints cannot be used", "create it, or give the program the right"],
+    );
 }
 
 #[test]
@@ -88,11 +91,9 @@ fn an_input_that_was_lost_in_the_middle_is_named() {
 fn plugins_that_are_none_are_named() {
     let job = Job::new(SMALL);
     let core_module = b"\0asm\x01\0\0\0";
-    for (content, words) in [
-        (None, "there is no plugin at"),
-        (Some(b"#!/bin/sh".as_slice()), "is not"),
-        (Some(core_module.as_slice()), "core module"),
-    ] {
+    for (content, words) in
+        [(None, "there is no plugin at"), (Some(b"#!/bin/sh".as_slice()), "is not"), (Some(core_module.as_slice()), "core module")]
+    {
         let path = job.path("plugin.wasm");
         if let Some(content) = content {
             fs::write(&path, content).unwrap();

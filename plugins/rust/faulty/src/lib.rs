@@ -50,9 +50,7 @@ impl MapPlugin for Faulty {
                 out.emit(Emit::from(record).to("late"));
             }
             ("key", argument) => {
-                let (key, value) = argument
-                    .split_once(':')
-                    .ok_or_else(|| fail("key needs KEY:VALUE"))?;
+                let (key, value) = argument.split_once(':').ok_or_else(|| fail("key needs KEY:VALUE"))?;
                 out.emit(Emit::value(value).key(key));
             }
             ("headers", _) => {
