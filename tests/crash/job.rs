@@ -23,14 +23,14 @@ pub(crate) struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { records: 20_000, rate: 5_000, sources: 1, parallelism: 1, two_sinks: false, interval_ms: 50 }
+        Self { records: 20_000, rate: 4_000, sources: 1, parallelism: 1, two_sinks: false, interval_ms: 50 }
     }
 }
 
 /// One source, one subtask each, two sinks.
-pub(crate) const NARROW: Shape = Shape { records: 20_000, rate: 5_000, sources: 1, parallelism: 1, two_sinks: true, interval_ms: 50 };
+pub(crate) const NARROW: Shape = Shape { records: 20_000, rate: 4_000, sources: 1, parallelism: 1, two_sinks: true, interval_ms: 50 };
 /// Two sources into the keyed operator, three subtasks each, two sinks.
-pub(crate) const WIDE: Shape = Shape { records: 20_000, rate: 5_000, sources: 2, parallelism: 3, two_sinks: true, interval_ms: 50 };
+pub(crate) const WIDE: Shape = Shape { records: 20_000, rate: 4_000, sources: 2, parallelism: 3, two_sinks: true, interval_ms: 50 };
 
 /// A job in a folder of its own.
 pub(crate) struct Job {

@@ -170,7 +170,6 @@ fn a_keyed_plugin_that_panics_fails_the_job_and_the_record_is_named() {
 fn a_record_that_a_keyed_plugin_cannot_process_is_found_and_stays_skipped() {
     for bad in ["panic:ouch", "allocate", "fail-batch:no"] {
         let job = keyed_job(bad, "skip");
-        let before = LINES / 3;
         let mut process = job.start();
         // The record was found, and a checkpoint knows it.
         process.wait_until("it was past the record", |_| check::lines(&job.totals(), "").len() > BAD + 10);
@@ -179,7 +178,6 @@ fn a_record_that_a_keyed_plugin_cannot_process_is_found_and_stays_skipped() {
         let ended = job.run(&[]);
         ended.expect(0, &["has finished"]);
         assert!(!ended.said.contains("restarted"), "the record was not left out by the second process:\n{}", ended.said);
-        assert!(before > 0);
         check_counts(&job);
     }
 }
