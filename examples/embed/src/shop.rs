@@ -67,7 +67,7 @@ pub async fn run(listener: TcpListener, folder: &Path, plugin: &Path, until: imp
     let shop = Shop { log, table, job: handle.control() };
     let control = handle.control();
     let mut ended = std::pin::pin!(handle.wait());
-    let server = axum::serve(listener, routes(shop)).with_graceful_shutdown(until);
+    let server = axum::serve(listener, routes(shop)).with_graceful_shutdown(until).into_future();
     tokio::select! {
         served = server => served?,
         end = &mut ended => bail!("the job has ended: {end:?}"),

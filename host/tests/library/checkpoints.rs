@@ -17,7 +17,7 @@ fn impatient(job: JobBuilder, tolerable: u32) -> JobBuilder {
         execution.checkpointing.timeout = Span::from_millis(400);
         execution.checkpointing.tolerable_failed_checkpoints = tolerable;
         execution.restart_strategy.kind = Some(RestartType::FixedDelay);
-        execution.restart_strategy.fixed_delay = Some(FixedDelay { attempts: 3, delay: Span::from_millis(5) });
+        execution.restart_strategy.fixed_delay = Some(FixedDelay { attempts: 20, delay: Span::from_millis(5) });
     })
 }
 
@@ -51,8 +51,7 @@ async fn checkpoints_that_fail_in_a_row_are_tolerated_as_often_as_the_job_says()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_behind_a_slow_sink_is_held_back_and_nothing_is_lost() {
-    // Two sinks: the one that stalls does not keep the other one's records from their checkpoint for good.
+async fn two_sinks_show_everything_once_although_one_of_them_stalls() {
     let lab = Lab::new(Numbers::new(2, 1_000).pause(5));
     lab.store.stall(1, STALL);
     let second = SinkSpec::new("second", "store").input("in").guarantee(Guarantee::ExactlyOnce).parallelism(3);

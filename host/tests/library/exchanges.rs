@@ -24,7 +24,8 @@ fn job(lab: &Lab, sinks: impl IntoIterator<Item = SinkSpec>) -> JobBuilder {
 async fn shown(lab: &Lab, job: JobBuilder) -> BTreeMap<String, Vec<Record>> {
     let (end, status) = lab.run(&job.build()).await;
     assert!(matches!(end, JobEnd::Finished), "{end:?}");
-    assert_eq!(status.restarts, 2, "{status:?}");
+    // The splits 0 of both sources may fail at once.
+    assert!((1..=2).contains(&status.restarts), "{status:?}");
     let mut shown: BTreeMap<String, Vec<Record>> = BTreeMap::new();
     lab.store.visible().into_iter().for_each(|record| shown.entry(record.sink.clone()).or_default().push(record));
     shown
@@ -48,7 +49,8 @@ async fn records_of_a_key_meet_in_one_subtask_and_stay_in_order() {
     let lab = Lab::new(Numbers::new(3, 200).pause(1).failing(2));
     let keyed = |from: &str| InputSpec::from(from).keyed_by(KeyBy::Key);
     let sink = SinkSpec::new("keyed", "store").input(keyed("in")).input(keyed("other"));
-    let shown = &shown(&lab, job(&lab, [sink])).await["keyed"];
+    let shown = shown(&lab, job(&lab, [sink])).await;
+    let shown = &shown["keyed"];
     assert_eq!(sorted_values(shown), all(&lab, 2));
     let mut subtasks: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     shown.iter().for_each(|record| drop(subtasks.entry(&record.key).or_default().insert(record.subtask)));
@@ -67,7 +69,7 @@ fn expect_order(shown: &[Record]) {
     }
     for (place, numbers) in numbers {
         let mut seen = BTreeSet::new();
-        let (first, second): (Vec<u64>, Vec<u64>) = numbers.iter().partition(|number| seen.insert(**number));
+        let (first, second): (Vec<u64>, Vec<u64>) = numbers.iter().copied().partition(|number| seen.insert(*number));
         assert!(first.is_sorted() && second.is_sorted(), "{place:?}: {numbers:?}");
     }
 }

@@ -65,7 +65,7 @@ async fn a_checkpoint_that_is_asked_for_completes_and_makes_output_visible() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_was_stopped_goes_on_exactly() {
-    let lab = Lab::new(Numbers::new(3, 300).pause(1));
+    let lab = Lab::new(Numbers::new(3, 3_000).pause(2));
     let spec = lab.job().parallelism(2).build();
     let mut stops = 0;
     loop {
@@ -127,7 +127,7 @@ async fn a_job_without_checkpoints_runs_says_so_and_begins_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_instance_takes_over_and_the_first_one_says_so() {
-    let lab = Lab::new(Numbers::new(1, 600).pause(1));
+    let lab = Lab::new(Numbers::new(1, 0).endless().pause(1));
     let spec = lab.job().build();
     let first = lab.submit(&spec).await;
     let mut control = first.control();
@@ -135,8 +135,12 @@ async fn a_second_instance_takes_over_and_the_first_one_says_so() {
     let second = lab.submit(&spec).await;
     let JobEnd::Superseded(reason) = first.wait().await else { panic!("the first one was not superseded: {:?}", control.status()) };
     assert!(reason.contains("superseded"), "{reason}");
-    assert!(matches!(second.wait().await, JobEnd::Finished));
-    lab.expect_each_number_once();
+    let shown = lab.store.visible().len();
+    until(&mut second.control(), "records of the second", |_| lab.store.visible().len() > shown).await;
+    second.control().stop().await;
+    assert!(matches!(second.wait().await, JobEnd::Stopped));
+    let values: Vec<String> = (0..lab.store.visible().len()).map(|number| format!("0:{number}")).collect();
+    assert_eq!(lab.store.visible_values(), values);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,13 @@
 //! The library as a service meets it that embeds it: jobs from specifications and from the builder, with sources and sinks of its own.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod checkpoints;
 mod exchanges;
 mod lifecycle;
+mod numbers;
 mod restarts;
 mod store;
-mod numbers;
 
 use numbers::Numbers;
 use std::sync::Arc;

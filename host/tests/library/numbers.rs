@@ -27,7 +27,7 @@ struct Settings {
     records: Option<u64>,
     /// Time before each batch of 10 records.
     pause: Duration,
-    /// Failures still to come, each in the middle of a split.
+    /// Failures still to come, each in the middle of split 0.
     failures: AtomicU32,
     /// Records read, those read again too.
     read: AtomicU64,
@@ -119,9 +119,9 @@ impl Reader {
     }
 
     /// One of the failures that were asked for.
-    fn fail(&self, next: u64) -> Result<(), Error> {
+    fn fail(&self, split: &str, next: u64) -> Result<(), Error> {
         let one_less = |left: u32| left.checked_sub(1);
-        if next >= 100 && self.settings.failures.fetch_update(Relaxed, Relaxed, one_less).is_ok() {
+        if split == "0" && next >= 100 && self.settings.failures.fetch_update(Relaxed, Relaxed, one_less).is_ok() {
             return Err(Error::external("the numbers are gone for a moment"));
         }
         Ok(())
@@ -146,8 +146,9 @@ impl SourceReader for Reader {
         // The split that is behind comes first, so that all are read together.
         let behind = (0..self.splits.len()).filter(|index| !self.is_finished(self.splits[*index].1)).min_by_key(|index| self.splits[*index].1);
         let Some(index) = behind else { return Ok(ReadStatus::Finished) };
-        let next = self.splits[index].1;
-        self.fail(next)?;
+        let (split, next) = &self.splits[index];
+        let next = *next;
+        self.fail(&split.id, next)?;
         let end = self.settings.records.map_or(next + 10, |end| end.min(next + 10));
         let (split, position) = &mut self.splits[index];
         let number = self.context.split_table.number(&self.context.uid, &split.id);
