@@ -222,6 +222,31 @@ impl Run {
         }
     }
 
+    /// Says in the log that the job was cancelled and that its checkpoints are to be deleted; then deletes them with
+    /// their state files. What the sinks have pending is theirs to roll back.
+    ///
+    /// # Errors
+    /// See [`RunError`]. Once the entry is in the log a failing deletion costs space and nothing else.
+    pub async fn discard(&mut self) -> Result<(), RunError> {
+        let last = self.line.last();
+        let mut snapshot = JobSnapshot {
+            checkpoint: last.checkpoint,
+            plan: last.plan.clone(),
+            checkpoints_on_line: last.checkpoints_on_line,
+            replaces: last.replaces.clone(),
+            ..JobSnapshot::default()
+        };
+        snapshot.transactional_ids.clone_from(&last.transactional_ids);
+        let attempt = self.log.environment().attempt();
+        loop {
+            let mut manifest = self.manifest(ManifestKind::Discarded, attempt, snapshot.clone());
+            manifest.released = true;
+            if self.put(&manifest).await?.is_some() {
+                return Ok(self.delete_discarded().await?);
+            }
+        }
+    }
+
     /// A manifest of this run in the next slot.
     pub(super) fn manifest(&self, kind: ManifestKind, attempt: Attempt, snapshot: JobSnapshot) -> Manifest {
         let now = self.log.environment().now_millis();

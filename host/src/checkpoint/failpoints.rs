@@ -2,7 +2,7 @@
 //!
 //! With feature `failpoints`, `FAILPOINTS="checkpoint::after-manifest=2*off->return(abort)"` (the syntax of the
 //! crate `fail`) lets the third pass of that place end the process at once, like `kill -9`: no destructor runs,
-//! nothing is flushed. `return(exit)`-less builds contain nothing of this.
+//! nothing is flushed. Builds without the feature contain nothing of this.
 
 /// Every crash point of the protocol and of the sinks that take part in it, in the order in which a run passes them.
 pub const CRASH_POINTS: &[&str] = &[
@@ -56,3 +56,52 @@ static SETUP: std::sync::Once = std::sync::Once::new();
 #[cfg(not(feature = "failpoints"))]
 #[inline]
 pub fn crash_point(_name: &'static str) {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::CRASH_POINTS;
+
+    #[test]
+    fn the_list_names_exactly_the_points_in_the_code() {
+        let sources = [
+            include_str!("commit.rs"),
+            include_str!("retention.rs"),
+            include_str!("recovery/mod.rs"),
+            include_str!("recovery/fork.rs"),
+            include_str!("recovery/own_log.rs"),
+        ];
+        let steps = ["checkpoint::", "commit::", "recovery::", "retention::"];
+        let literals = sources.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
+        let used: BTreeSet<&str> = literals.filter(|text| steps.iter().any(|step| text.starts_with(step))).collect();
+        assert_eq!(used, CRASH_POINTS.iter().copied().collect());
+        assert_eq!(used.len(), CRASH_POINTS.len(), "a name stands twice in the list");
+    }
+
+    /// Passes a crash point five times and says so: the child of the test below.
+    #[cfg(feature = "failpoints")]
+    #[test]
+    fn passes_a_crash_point_five_times() {
+        for pass in 1..=5 {
+            super::crash_point("checkpoint::before-manifest");
+            println!("passed {pass}");
+        }
+    }
+
+    #[cfg(feature = "failpoints")]
+    #[test]
+    #[allow(clippy::unwrap_used, reason = "tests")]
+    fn the_chosen_pass_ends_the_process() {
+        let child = |actions: &str| {
+            let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+            command.args(["--nocapture", "--test-threads=1", "passes_a_crash_point_five_times"]);
+            command.env("FAILPOINTS", format!("checkpoint::before-manifest={actions}"));
+            let output = command.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            ((1..=5).filter(|pass| text.contains(&format!("passed {pass}"))).count(), output.status.code())
+        };
+        assert_eq!(child("2*off->return(abort)"), (2, None), "killed by a signal after two passes");
+        assert_eq!(child("off"), (5, Some(0)));
+    }
+}

@@ -37,4 +37,19 @@ impl Run {
         crash_point("retention::after-deletes");
         Ok(RetentionPlan { slots, files })
     }
+
+    /// Deletes everything that the job has kept, once its newest entry says that it is discarded.
+    pub(super) async fn delete_discarded(&self) -> Result<(), LogError> {
+        let log = self.log.read().await?;
+        let storage = self.log.storage();
+        for slot in retain::entries_to_discard(&log) {
+            storage.delete(&self.log.entry_path(slot)).await?;
+        }
+        for folder in [retain::SHARED, "restored"] {
+            for object in storage.list(&format!("{}/{folder}", self.log.job())).await? {
+                storage.delete(&object.path).await?;
+            }
+        }
+        Ok(())
+    }
 }

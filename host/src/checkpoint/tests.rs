@@ -571,3 +571,22 @@ async fn a_savepoint_from_another_storage_needs_a_word_because_nothing_stops_the
     let file = fork.restored.snapshot.files().next().unwrap();
     assert_eq!(new.storage.read(&file.path).await.unwrap().as_deref(), Some(&b"state at 10"[..]));
 }
+
+#[tokio::test]
+async fn a_discarded_job_keeps_one_entry_and_starts_again_only_afresh() {
+    let world = World::new().await;
+    let mut run = world.running(&world.request("orders")).await.run;
+    world.checkpoint(&mut run, 10).await.unwrap();
+    world.checkpoint(&mut run, 20).await.unwrap();
+    run.discard().await.unwrap();
+    let slots: Vec<Slot> = run.log().read().await.unwrap().entries().map(|(slot, _)| slot).collect();
+    assert_eq!(slots, [Slot(3)]);
+    assert!(world.storage.list("orders/shared").await.unwrap().is_empty());
+    let sentence = world.try_start(&world.request("orders")).await.unwrap_err().to_string();
+    assert!(sentence.contains("--fresh"), "{sentence}");
+    let mut request = StartRequest { from: StartFrom::Fresh, ..world.request("orders") };
+    let error = world.try_start(&request).await.unwrap_err();
+    assert!(matches!(error, StartError::WouldRepeat { checkpoints: 2, .. }), "{error}");
+    request.options.allow_duplicate_output = true;
+    assert_eq!(world.running(&request).await.run.job().as_str(), "orders.2");
+}

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 
 use super::super::participants::{LastResource, LastResourceError};
-use super::super::protocol::{Attempt, JobId, Marker};
+use super::super::protocol::{Attempt, JobId, Marker, MarkerState};
 use super::world::{Late, Shared, World, step};
 
 /// What the broker's output is called in messages.
@@ -50,7 +50,12 @@ impl World {
             self.show(CHANNEL, job, &transaction.positions);
         }
         match transaction.marker {
-            Some(marker) => self.broker().marker = Some(marker),
+            Some(marker) => {
+                if marker.state == MarkerState::Released {
+                    self.stopping.remove(&marker.job);
+                }
+                self.broker().marker = Some(marker);
+            }
             None => self.violate("the broker commits output without a marker".to_owned()),
         }
     }

@@ -138,7 +138,7 @@ impl Task<'_> {
     async fn run(&self, recovered: Recovered) -> Broken {
         let mut run = recovered.run;
         let mut position = position_of(&recovered.restored);
-        self.check_restored(&run, position);
+        self.check_restored(&run, &recovered.restored, position);
         if let Err(broken) = self.restore_state(&run, &recovered.restored).await {
             return broken;
         }
@@ -171,11 +171,14 @@ impl Task<'_> {
     }
 
     /// The state that a run restores must agree with what is visible, unless it was superseded meanwhile.
-    fn check_restored(&self, run: &Run, position: u64) {
+    fn check_restored(&self, run: &Run, restored: &Manifest, position: u64) {
         let mut world = self.world.lock();
         world.note(|| format!("P{} runs as generation {} of {} from position {position}", self.process, run.generation(), run.job()));
         if world.newest_generation(run.job()) != Some(run.generation()) || world.is_closed(run.job()) {
             return;
+        }
+        if world.stopping.contains(run.job()) && restored.snapshot.pending_stop.is_none() {
+            world.violate(format!("P{}: goes on although a stop was recorded", self.process));
         }
         for channel in world.channels() {
             let shown = world.shown_until(channel, run.job());
@@ -252,7 +255,10 @@ impl Task<'_> {
         self.world.lock().counts.stops += 1;
         loop {
             match run.record_stop(StopRequest { drain: false, savepoint: None }).await {
-                Ok(()) => break,
+                Ok(()) => {
+                    self.world.lock().stopping.insert(run.job().clone());
+                    break;
+                }
                 Err(RunError::NotDurable(_)) => step().await,
                 Err(error) => return self.on_run_error(run, &error),
             }

@@ -244,7 +244,7 @@ impl Scheduler {
         let mut world = self.world.lock();
         let job = world.newest_incarnation();
         let newest = world.newest_entry(&job).map(|manifest| manifest.slot);
-        let forks = newest.is_some() && world.fault(3, |budget| &mut budget.fork);
+        let forks = newest.is_some() && world.fault(2, |budget| &mut budget.fork);
         let from = match newest {
             Some(newest) if forks && world.dice.one_in(3) => StartFrom::Slot(Slot(world.dice.below(newest.0 + 1))),
             Some(newest) if forks && world.dice.one_in(2) => StartFrom::Slot(newest.previous().unwrap_or(newest)),

@@ -109,6 +109,8 @@ pub(super) struct World {
     /// Visible positions by sink and incarnation, in the order in which they became visible.
     pub(super) shown: BTreeMap<(String, JobId), Vec<u64>>,
     pub(super) starts: BTreeMap<JobId, Start>,
+    /// Incarnations with a recorded stop that is not finished.
+    pub(super) stopping: std::collections::BTreeSet<JobId>,
     pub(super) broker: Option<Broker>,
     pub(super) violation: Option<String>,
     pub(super) steps: u64,
@@ -145,6 +147,7 @@ impl World {
             visible: BTreeMap::new(),
             shown: BTreeMap::new(),
             starts: BTreeMap::new(),
+            stopping: std::collections::BTreeSet::new(),
             broker: with_broker.then(Broker::default),
             violation: None,
             steps: 0,
@@ -195,10 +198,15 @@ impl World {
     /// An object becomes durable.
     pub(super) fn land(&mut self, path: &str, content: &Bytes) {
         self.objects.insert(path.to_owned(), content.clone());
-        if let Ok(manifest) = envelope::decode(content)
-            && manifest.kind == ManifestKind::Start
-        {
+        let Ok(manifest) = envelope::decode(content) else {
+            return;
+        };
+        if manifest.kind == ManifestKind::Start {
             self.remember_start(&manifest);
+        }
+        // With a broker, the stop is finished when the marker says so.
+        if manifest.released && self.broker.is_none() {
+            self.stopping.remove(&manifest.job);
         }
     }
 

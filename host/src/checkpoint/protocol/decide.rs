@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::envelope::Damage;
 use super::ids::{Generation, JobId, Slot, StorageId};
-use super::manifest::{Manifest, ManifestKind, OutputGuarantee, PlanRevision};
+use super::manifest::{Manifest, ManifestKind, OutputGuarantee, PlanRevision, StopRequest};
 use super::marker::{Marker, MarkerState, MarkerView, MissingMarker};
 use super::view::LogView;
 
@@ -57,6 +57,8 @@ pub struct RestorePlan {
     pub manifest: Arc<Manifest>,
     /// The plan revision that was last recorded for it: that of its newest copy.
     pub revision: PlanRevision,
+    /// A stop that was recorded on top of it and is not finished.
+    pub pending_stop: Option<StopRequest>,
     /// The last resource has no marker of this job yet: commit one before the first record.
     pub genesis: bool,
     /// Damaged entries that were passed over, by path.
@@ -75,6 +77,12 @@ pub enum Refusal {
         by: JobId,
         /// Where the log was closed.
         slot: Slot,
+    },
+    /// The checkpoints are gone.
+    #[error("job {job} was cancelled and its checkpoints were deleted: start it again with --fresh, or restore a savepoint")]
+    Discarded {
+        /// This job.
+        job: JobId,
     },
     /// The manifest that decides is damaged.
     #[error("the manifest {path} is damaged: {damage}; {}", older_sentence(*.older))]
@@ -173,6 +181,9 @@ fn decide_manifest(facts: &Facts<'_>) -> Result<Decision, Refusal> {
     if let (Some(by), Some((slot, _))) = (log.closed_by(), log.newest()) {
         return Err(Refusal::ForkedBy { job: log.job.clone(), by: by.clone(), slot });
     }
+    if log.newest_manifest().is_some_and(|newest| newest.kind == ManifestKind::Discarded) {
+        return Err(Refusal::Discarded { job: log.job.clone() });
+    }
     if let Some(stranger) = log.manifests().find(|manifest| manifest.storage != facts.storage) {
         return Err(Refusal::OtherDirectory { slot: stranger.slot, ours: facts.storage, theirs: stranger.storage });
     }
@@ -247,11 +258,7 @@ fn not_in_log(facts: &Facts<'_>, marker: &Marker) -> Refusal {
 /// The marker is another job's. A fork goes on from its manifest 0 while the marker is exactly what it replaces.
 fn by_foreign_marker(facts: &Facts<'_>, marker: &Marker) -> Result<Decision, Refusal> {
     let log = facts.log;
-    let replaced_by_us = |manifest: &&Arc<Manifest>| {
-        let closed = manifest.snapshot.replaces.as_ref().and_then(|replaces| replaces.closed.as_ref());
-        manifest.is_start() && closed.is_some_and(|point| point.attempt == marker.attempt)
-    };
-    if let Some(start) = log.manifests().find(replaced_by_us) {
+    if let Some(start) = log.manifests().find(|manifest| manifest.replaces_marker(marker.attempt)) {
         return Ok(restore(facts, start, true));
     }
     if marker.state != MarkerState::Released && !facts.allowed.take_over_prefix {
@@ -295,10 +302,11 @@ fn restore(facts: &Facts<'_>, manifest: &Arc<Manifest>, genesis: bool) -> Decisi
     if let Some(last) = log.manifests().find(done) {
         return Decision::Finished(Arc::clone(last));
     }
-    let recorded = log.newest_copy_of(manifest.attempt).unwrap_or(manifest);
+    let recorded = log.newest_record_of(manifest);
     Decision::Restore(RestorePlan {
         manifest: Arc::clone(manifest),
         revision: recorded.snapshot.plan.clone(),
+        pending_stop: recorded.snapshot.pending_stop.clone(),
         genesis,
         passed_over: log.damaged().map(|(_, path, _)| path.to_owned()).collect(),
     })

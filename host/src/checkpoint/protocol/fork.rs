@@ -257,7 +257,11 @@ pub fn after_closing(old: &LogView, fork: &JobId, marker: &MarkerView) -> AfterC
             Some(manifest) => AfterClosing::Closed(Arc::clone(manifest)),
             None => AfterClosing::MarkerElsewhere,
         },
-        MarkerView::Found(_) => AfterClosing::MarkerElsewhere,
+        // The old job is itself a fork that had not committed anything yet.
+        MarkerView::Found(marker) => match old.manifests().find(|manifest| manifest.replaces_marker(marker.attempt)) {
+            Some(start) => AfterClosing::Closed(Arc::clone(start)),
+            None => AfterClosing::MarkerElsewhere,
+        },
         // A job that never committed: only manifest 0 and its copies stand below `forked`.
         MarkerView::Absent(_) => {
             let mut others = old.manifests().filter(|manifest| manifest.forked_by().is_none());

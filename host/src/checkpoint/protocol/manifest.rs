@@ -31,6 +31,8 @@ pub enum ManifestKind {
     StopRecorded,
     /// The job has finished and all of its output is visible. Nothing follows.
     Final,
+    /// The job was cancelled and its checkpoints were deleted on request. Only a fork goes on from here.
+    Discarded,
     /// The log is closed: another incarnation or job took over. Counts only as the newest entry; never deleted.
     Forked {
         /// Who took over.
@@ -158,6 +160,9 @@ pub struct Replaced {
     pub closed: Option<ReplacedPoint>,
     /// What was restored; `None` when the job began again.
     pub restored: Option<ReplacedPoint>,
+    /// The attempt that the last resource's marker named then: while it still does, nothing has happened since.
+    /// It may be older than `closed`, when that was itself a fork that had not committed anything yet.
+    pub marker: Option<Attempt>,
     /// Why, as a sentence.
     pub reason: String,
 }
@@ -326,6 +331,13 @@ impl Manifest {
     #[must_use]
     pub fn is_start(&self) -> bool {
         matches!(self.kind, ManifestKind::Start | ManifestKind::Copy { of_start: true, .. })
+    }
+
+    /// Whether this is the start of an incarnation that replaced what the last resource's marker still names: it has
+    /// committed nothing of its own yet.
+    #[must_use]
+    pub fn replaces_marker(&self, marker: Attempt) -> bool {
+        self.is_start() && self.snapshot.replaces.as_ref().is_some_and(|replaces| replaces.marker == Some(marker))
     }
 
     /// Who closed this log, if this is a `forked` entry.

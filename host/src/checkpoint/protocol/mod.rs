@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`ids`] → [`manifest`] → [`envelope`] (how it is written) → [`marker`] → [`view`] (a log as
 //! it was read) → [`decide`] (what a run restores) → [`slot`] (what an occupied slot means) → [`fork`] →
-//! [`line`](mod@line) (how the next manifest is assembled) → [`retain`] (what may be deleted).
+//! [`plan`] (what a changed plan means) → [`line`](mod@line) (how the next manifest is assembled) → [`retain`] (what may be deleted).
 
 pub mod decide;
 pub mod envelope;
@@ -11,6 +11,7 @@ pub mod ids;
 pub mod line;
 pub mod manifest;
 pub mod marker;
+pub mod plan;
 pub mod retain;
 pub mod slot;
 pub mod view;
@@ -31,5 +32,6 @@ pub use manifest::{
     SubtaskState, Timing,
 };
 pub use marker::{Marker, MarkerState, MarkerView, MissingMarker};
+pub use plan::PlanChange;
 pub use retain::RetentionPlan;
 pub use view::{LogEntry, LogView};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::ids::{Generation, JobId, Slot};
 use super::manifest::ManifestKind;
-use super::view::LogView;
+use super::view::{LogEntry, LogView};
 
 /// What to delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,16 @@ pub fn entries_to_delete(log: &LogView, completed: Slot, retained: usize) -> Vec
     };
     let goes = |slot: &Slot| *slot < oldest_kept && *slot != newest && !matches!(kind(*slot), Some(ManifestKind::Forked { .. }));
     log.entries().map(|(slot, _)| slot).filter(goes).collect()
+}
+
+/// Decides which entries of the log go when its newest one says that the job is discarded: all older ones but
+/// `forked` ones.
+#[must_use]
+pub fn entries_to_discard(log: &LogView) -> Vec<Slot> {
+    let discarded = log.newest_manifest().filter(|newest| newest.kind == ManifestKind::Discarded).map(|newest| newest.slot);
+    let forked = |entry: &LogEntry| entry.content.as_ref().is_ok_and(|manifest| manifest.forked_by().is_some());
+    let older = log.entries().filter(|(slot, entry)| Some(*slot) < discarded && !forked(entry));
+    older.map(|(slot, _)| slot).collect()
 }
 
 /// The folder, below a job's own, that holds its state files.

@@ -115,6 +115,23 @@ fn the_newest_copy_gives_the_revision() {
 }
 
 #[test]
+fn a_stop_recorded_on_top_of_the_decided_manifest_is_not_forgotten() {
+    let [start, one, _] = three();
+    let mut stop = manifest("orders", 1, 2);
+    stop.kind = ManifestKind::StopRecorded;
+    stop.snapshot = one.snapshot.clone();
+    stop.snapshot.pending_stop = Some(StopRequest { drain: true, savepoint: None });
+    let last = manifest("orders", 1, 3);
+    let log = log_of([start, one.clone(), stop, last.clone()]);
+    let pending = |of: &Manifest| match decided(&log, &MarkerView::Found(marker(of))) {
+        Decision::Restore(plan) => plan.pending_stop.is_some(),
+        other => panic!("{other:?}"),
+    };
+    assert!(pending(&one));
+    assert!(!pending(&last));
+}
+
+#[test]
 fn a_marker_that_is_not_in_the_log_or_too_old_or_of_the_future_is_refused() {
     let [start, one, mut two] = three();
     let stranger = manifest("orders", 3, 5);
@@ -155,7 +172,7 @@ fn a_foreign_marker_is_refused_unless_released_or_exactly_what_the_fork_replaces
     assert_eq!(decided(&empty, &foreign(MarkerState::Released)), Decision::NewJob);
 
     let mut start = manifest("orders", 1, 0);
-    start.snapshot.replaces = Some(Replaced { closed: Some(other.point()), restored: None, reason: String::new() });
+    start.snapshot.replaces = Some(Replaced { closed: Some(other.point()), restored: None, marker: Some(other.attempt), reason: String::new() });
     assert_eq!(restored_slot(&decided(&log_of([start.clone()]), &foreign(MarkerState::Running))), Some(0));
     let moved_on = MarkerView::Found(marker(&manifest("payments", 1, 5)));
     assert!(matches!(refusal(decided(&log_of([start]), &moved_on)), Refusal::ForeignMarker { .. }));
@@ -271,7 +288,7 @@ fn a_checkpoint_of_another_job_starts_a_new_job_once_and_then_resumes_it() {
     };
     assert_eq!((fork.id.as_str(), fork.closes.as_str()), ("orders", "payments"));
     let mut start = manifest("orders", 1, 0);
-    start.snapshot.replaces = Some(Replaced { closed: Some(other.point()), restored: Some(other.point()), reason: String::new() });
+    start.snapshot.replaces = Some(Replaced { closed: Some(other.point()), restored: Some(other.point()), marker: None, reason: String::new() });
     assert_eq!(plan_start(&log_of([start]), None, &from).unwrap(), StartPlan::OwnLog);
     assert!(matches!(plan_start(&log_of(three()), None, &from), Err(StartRefusal::AlreadyExists { .. })));
 }
@@ -306,6 +323,19 @@ fn closing_a_log_counts_only_as_its_newest_entry() {
     let absent = MarkerView::Absent(MissingMarker::Refuse);
     assert_eq!(after_closing(&closed, &fork, &absent), AfterClosing::MarkerElsewhere);
     assert!(matches!(after_closing(&log_of([start, forked("orders.2", 1)]), &fork, &absent), AfterClosing::Closed(_)));
+}
+
+#[test]
+fn a_fork_can_be_replaced_before_it_committed_anything() {
+    let other = manifest("payments", 1, 4);
+    let mut start = manifest("orders", 1, 0);
+    start.snapshot.replaces = Some(Replaced { closed: Some(other.point()), restored: None, marker: Some(other.attempt), reason: String::new() });
+    let closed = log_of([start.clone(), forked("orders.2", 1)]);
+    let fork = JobId::try_from("orders.2".to_owned()).unwrap();
+    let still = MarkerView::Found(marker(&other));
+    assert!(matches!(after_closing(&closed, &fork, &still), AfterClosing::Closed(replaced) if replaced.slot == Slot(0)));
+    let moved_on = MarkerView::Found(marker(&manifest("payments", 1, 5)));
+    assert_eq!(after_closing(&closed, &fork, &moved_on), AfterClosing::MarkerElsewhere);
 }
 
 #[test]

@@ -109,7 +109,7 @@ impl LogView {
                 ManifestKind::Copy { of, of_slot, .. } => manifest(of_slot).filter(|copied| copied.attempt == of && of_slot < entry.slot),
                 // `forked` is put by another run, right after the entry that it replaces.
                 ManifestKind::Forked { .. } => entry.slot.previous().and_then(manifest),
-                ManifestKind::Checkpoint | ManifestKind::StopRecorded | ManifestKind::Final => {
+                ManifestKind::Checkpoint | ManifestKind::StopRecorded | ManifestKind::Final | ManifestKind::Discarded => {
                     entry.slot.previous().and_then(manifest).filter(|before| before.generation == entry.generation)
                 }
             };
@@ -117,9 +117,15 @@ impl LogView {
         line
     }
 
-    /// The newest copy of the manifest with this attempt.
+    /// The newest entry that stands for `manifest`: a copy of it, or a stop recorded on top of it; else itself. It
+    /// says which plan revision and which request to stop were recorded last.
     #[must_use]
-    pub fn newest_copy_of(&self, attempt: Attempt) -> Option<&Arc<Manifest>> {
-        self.manifests().rev().find(|manifest| matches!(manifest.kind, ManifestKind::Copy { of, .. } if of == attempt))
+    pub fn newest_record_of<'a>(&'a self, manifest: &'a Arc<Manifest>) -> &'a Arc<Manifest> {
+        let stands_for = |entry: &&Arc<Manifest>| match entry.kind {
+            ManifestKind::Copy { of, .. } => of == manifest.attempt,
+            ManifestKind::StopRecorded => entry.snapshot.checkpoint == manifest.snapshot.checkpoint,
+            _ => false,
+        };
+        self.manifests().rev().find(stands_for).unwrap_or(manifest)
     }
 }

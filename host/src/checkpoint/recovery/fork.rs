@@ -7,7 +7,7 @@ use super::super::log::JobLog;
 use super::super::protocol::fork::{AfterClosing, BeforeClosing, Fork, Repeats, after_closing, before_closing, repeats};
 use super::super::protocol::slot::SlotHolder;
 use super::super::protocol::{
-    ForkIntent, Generation, JobSnapshot, LogView, Manifest, ManifestKind, MarkerView, Slot, Timing,
+    Attempt, ForkIntent, Generation, JobSnapshot, LogView, Manifest, ManifestKind, MarkerView, Slot, Timing,
 };
 use super::own_log::{Inheritance, begin as begin_in_own_log};
 use super::{StartError, StartRequest, Started, Starter, adopt};
@@ -26,12 +26,12 @@ pub(super) async fn begin(starter: &mut Starter, request: &StartRequest<'_>, any
     let closed = close(request, &old, &view, &fork, generation).await?;
     crash_point("recovery::after-forked");
 
-    let replaced = if closed { replaced(request, &old, &fork, restored.as_deref()).await? } else { None };
+    let (replaced, marker) = if closed { replaced(request, &old, &fork, restored.as_deref()).await? } else { (None, None) };
     let reason = match &fork.intent {
         ForkIntent::Fresh => "the job was started afresh".to_owned(),
         ForkIntent::Restore { path, .. } => format!("{path} was restored"),
     };
-    let inheritance = Inheritance { fork, restored, replaced, reason };
+    let inheritance = Inheritance { fork, restored, replaced, marker, reason };
     begin_in_own_log(request, own, generation, Some(inheritance)).await
 }
 
@@ -117,13 +117,13 @@ fn forked(request: &StartRequest<'_>, old: &JobLog, fork: &Fork, generation: Gen
     }
 }
 
-/// Reads the closed log again, fences, reads the marker, and finds what is replaced.
+/// Reads the closed log again, fences, reads the marker, and finds what is replaced; with what the marker names.
 async fn replaced(
     request: &StartRequest<'_>,
     old: &JobLog,
     fork: &Fork,
     restored: Option<&Manifest>,
-) -> Result<Option<Arc<Manifest>>, StartError> {
+) -> Result<(Option<Arc<Manifest>>, Option<Attempt>), StartError> {
     let view = old.read().await?;
     // Before anything is fenced: retention may have freed the slot far below the newest entry.
     if let AfterClosing::NotClosed { newest } = after_closing(&view, &fork.id, &MarkerView::NoLastResource) {
@@ -136,17 +136,21 @@ async fn replaced(
     }
     let marker = request.marker().await?;
     let take_over = request.options.take_over_prefix;
+    let named = match &marker {
+        MarkerView::Found(marker) => Some(marker.attempt),
+        MarkerView::NoLastResource | MarkerView::Absent(_) => None,
+    };
     match after_closing(&view, &fork.id, &marker) {
         AfterClosing::Closed(replaced) => {
             refuse_repeats(request, restored, &replaced)?;
-            Ok(Some(replaced))
+            Ok((Some(replaced), named))
         }
         AfterClosing::NotClosed { newest } => Err(StartError::OldJobMoved { old: fork.closes.clone(), newest }),
-        AfterClosing::Damaged { .. } | AfterClosing::MarkerElsewhere if take_over => Ok(None),
+        AfterClosing::Damaged { .. } | AfterClosing::MarkerElsewhere if take_over => Ok((None, named)),
         AfterClosing::Damaged { path, damage } => Err(StartError::ReplacedDamaged { path, damage }),
         // An earlier run of this fork may have got as far as its own marker: then its log says what counts.
         AfterClosing::MarkerElsewhere => match &marker {
-            MarkerView::Found(marker) if marker.job == fork.id => Ok(None),
+            MarkerView::Found(marker) if marker.job == fork.id => Ok((None, named)),
             _ => Err(StartError::MarkerElsewhere { old: fork.closes.clone() }),
         },
     }

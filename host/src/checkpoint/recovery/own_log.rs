@@ -10,7 +10,7 @@ use super::super::participants::Leftovers;
 use super::super::protocol::decide::{Facts, decide};
 use super::super::protocol::fork::Fork;
 use super::super::protocol::{
-    CommittedPoint, Decision, Generation, JobSnapshot, Line, LogView, Manifest, ManifestKind, Marker, MarkerState, MarkerView,
+    Attempt, CommittedPoint, Decision, Generation, JobSnapshot, Line, LogView, Manifest, ManifestKind, Marker, MarkerState, MarkerView,
     Replaced, RestorePlan, SourceState,
 };
 use super::{Origin, Recovered, StartError, StartRequest, Started};
@@ -22,6 +22,8 @@ pub(super) struct Inheritance {
     pub(super) restored: Option<Arc<Manifest>>,
     /// The manifest that is replaced, whose prepared work is committed; `None` when the old log is out of reach.
     pub(super) replaced: Option<Arc<Manifest>>,
+    /// The attempt that the marker named when the fork took over.
+    pub(super) marker: Option<Attempt>,
     pub(super) reason: String,
 }
 
@@ -157,6 +159,7 @@ fn copy_of(request: &StartRequest<'_>, run: &Run, plan: &RestorePlan) -> Result<
     let original = &plan.manifest;
     let mut recorded = Manifest::clone(original);
     recorded.snapshot.plan = plan.revision.clone();
+    recorded.snapshot.pending_stop.clone_from(&plan.pending_stop);
     let mut snapshot = recorded.snapshot.clone();
     snapshot.plan = request.hooks.plan(Some(&recorded)).map_err(StartError::Pipeline)?;
     let kind = ManifestKind::Copy { of: original.attempt, of_slot: original.slot, of_start: original.is_start() };
@@ -207,6 +210,7 @@ fn inherit(snapshot: &mut JobSnapshot, inheritance: &Inheritance) {
     snapshot.replaces = Some(Replaced {
         closed: inheritance.replaced.as_ref().map(|manifest| manifest.point()),
         restored: inheritance.restored.as_ref().map(|manifest| manifest.point()),
+        marker: inheritance.marker,
         reason: inheritance.reason.clone(),
     });
 }
