@@ -47,11 +47,7 @@ pub async fn run(listener: TcpListener, folder: &Path, plugin: &Path, until: imp
     let table = Table::load(&folder.join("totals.json"))?;
 
     // The host knows the source and the sink of this service beside those that come with Waterwheel.
-    let host = Host::builder()
-        .source(Arc::new(log.clone()))
-        .sink(Arc::new(table.clone()))
-        .plugin_cache(folder.join("compiled"))
-        .build()?;
+    let host = Host::builder().source(Arc::new(log.clone())).sink(Arc::new(table.clone())).plugin_cache(folder.join("compiled")).build()?;
     let spec = JobBuilder::new("shop")
         .source(SourceSpec::new("orders", "order-log"))
         .operator(

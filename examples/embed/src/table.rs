@@ -79,7 +79,8 @@ impl SinkWriter for Table {
     /// A checkpoint waits for this: what came before it is in the file when it is completed.
     async fn flush(&mut self) -> Result<(), Error> {
         let table = self.clone();
-        let saved = spawn_blocking(move || table.save()).await.map_err(|error| Error::internal("the table was not saved").caused_by(error))?;
+        let saved =
+            spawn_blocking(move || table.save()).await.map_err(|error| Error::internal("the table was not saved").caused_by(error))?;
         saved.map_err(|error| Error::external(format!("{} cannot be written", self.path.display())).caused_by(error))
     }
 }

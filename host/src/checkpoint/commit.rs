@@ -48,7 +48,9 @@ pub enum RunError {
         error: Error,
     },
     /// The manifest names a sink that the plan does not have.
-    #[error("sink {sink} has prepared output that is not visible yet, but the job has no sink with that uid: add it again, and remove it after the next completed checkpoint")]
+    #[error(
+        "sink {sink} has prepared output that is not visible yet, but the job has no sink with that uid: add it again, and remove it after the next completed checkpoint"
+    )]
     UnknownSink {
         /// The sink.
         sink: String,

@@ -291,8 +291,12 @@ impl JobLog {
             Resolved::Theirs(found) => match self.found_in_slot(manifest, &path, &found)? {
                 (SlotHolder::Ours, _) => {}
                 (SlotHolder::Forked { by }, _) => return Ok(PutOutcome::Forked(by)),
-                (SlotHolder::EarlierAttemptOfThisRun, found) => return self.unless_superseded(manifest, PutOutcome::HeldByEarlierAttempt(found)).await,
-                (SlotHolder::AnotherRun { .. }, found) => return self.unless_superseded(manifest, PutOutcome::HeldByAnotherRun(found)).await,
+                (SlotHolder::EarlierAttemptOfThisRun, found) => {
+                    return self.unless_superseded(manifest, PutOutcome::HeldByEarlierAttempt(found)).await;
+                }
+                (SlotHolder::AnotherRun { .. }, found) => {
+                    return self.unless_superseded(manifest, PutOutcome::HeldByAnotherRun(found)).await;
+                }
             },
         }
         let permit = CommitPermit { attempt: manifest.attempt, slot: manifest.slot };

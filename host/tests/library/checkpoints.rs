@@ -59,7 +59,8 @@ async fn two_sinks_show_everything_once_although_one_of_them_stalls() {
     assert!(matches!(end, JobEnd::Finished), "{end:?}");
     assert!(status.checkpoints.counts.failed >= 1, "{status:?}");
     for sink in ["out", "second"] {
-        let mut visible: Vec<String> = lab.store.visible().into_iter().filter(|record| record.sink == sink).map(|record| record.value).collect();
+        let mut visible: Vec<String> =
+            lab.store.visible().into_iter().filter(|record| record.sink == sink).map(|record| record.value).collect();
         visible.sort();
         assert_eq!(visible, lab.numbers.all_values(), "{sink}");
     }

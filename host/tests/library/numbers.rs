@@ -65,7 +65,8 @@ impl Numbers {
     /// The values of all records, sorted.
     pub(crate) fn all_values(&self) -> Vec<String> {
         let records = self.0.records.unwrap();
-        let mut values: Vec<String> = (0..self.0.splits).flat_map(|split| (0..records).map(move |number| format!("{split}:{number}"))).collect();
+        let mut values: Vec<String> =
+            (0..self.0.splits).flat_map(|split| (0..records).map(move |number| format!("{split}:{number}"))).collect();
         values.sort();
         values
     }
@@ -144,7 +145,8 @@ impl SourceReader for Reader {
         }
         tokio::time::sleep(self.settings.pause).await;
         // The split that is behind comes first, so that all are read together.
-        let behind = (0..self.splits.len()).filter(|index| !self.is_finished(self.splits[*index].1)).min_by_key(|index| self.splits[*index].1);
+        let behind =
+            (0..self.splits.len()).filter(|index| !self.is_finished(self.splits[*index].1)).min_by_key(|index| self.splits[*index].1);
         let Some(index) = behind else { return Ok(ReadStatus::Finished) };
         let (split, next) = &self.splits[index];
         let next = *next;

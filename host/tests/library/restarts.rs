@@ -55,7 +55,8 @@ async fn failure_rate_ends_a_job_that_fails_too_often() {
         let spec = lab.job().execution(|execution| {
             execution.restart_strategy.kind = Some(RestartType::FailureRate);
             let failure_rate_interval = Span::from_millis(3_600_000);
-            execution.restart_strategy.failure_rate = Some(FailureRate { max_failures_per_interval: 2, failure_rate_interval, delay: SOON });
+            execution.restart_strategy.failure_rate =
+                Some(FailureRate { max_failures_per_interval: 2, failure_rate_interval, delay: SOON });
         });
         let (end, status) = lab.run(&spec.build()).await;
         assert_eq!(matches!(end, JobEnd::Finished), finishes, "{end:?}");
@@ -66,7 +67,12 @@ async fn failure_rate_ends_a_job_that_fails_too_often() {
 #[tokio::test(flavor = "multi_thread")]
 async fn exponential_delay_is_what_a_job_with_checkpoints_has_by_default() {
     let lab = Lab::new(Numbers::new(1, 300).pause(1).failing(3));
-    let delays = ExponentialDelay { initial_backoff: Span::from_millis(40), backoff_multiplier: 2.0, jitter_factor: 0.0, ..ExponentialDelay::default() };
+    let delays = ExponentialDelay {
+        initial_backoff: Span::from_millis(40),
+        backoff_multiplier: 2.0,
+        jitter_factor: 0.0,
+        ..ExponentialDelay::default()
+    };
     let spec = lab.job().execution(|execution| execution.restart_strategy.exponential_delay = Some(delays)).build();
     let began = std::time::Instant::now();
     let (end, status) = lab.run(&spec).await;

@@ -338,8 +338,7 @@ impl Task<'_> {
 
     async fn draft(&self, run: &Run, begun: u64, position: u64, end_of_input: bool, released: bool) -> Result<CheckpointDraft, Broken> {
         let positions: Vec<u64> = (begun..position).collect();
-        let prepared =
-            if positions.is_empty() { Vec::new() } else { self.sinks.prepare(run.job(), run.generation(), &positions).await };
+        let prepared = if positions.is_empty() { Vec::new() } else { self.sinks.prepare(run.job(), run.generation(), &positions).await };
         let chain = self.export(run, &positions, position).await?;
         let subtask = SubtaskDraft { chain, extra: Value::Null };
         let operator = OperatorDraft { subtasks: BTreeMap::from([(0, subtask)]), extra: Value::Null };

@@ -23,7 +23,9 @@ impl SimSinks {
             let mut world = self.world.lock();
             let number = world.fresh();
             let name = FileName { sink: sink.to_owned(), job: job.clone(), generation, number };
-            world.note(|| format!("P{} prepares file {number} of {sink} with {positions:?} (generation {generation} of {job})", self.process));
+            world.note(|| {
+                format!("P{} prepares file {number} of {sink} with {positions:?} (generation {generation} of {job})", self.process)
+            });
             world.pending.insert(name, positions.to_vec());
             prepared.push(SinkWork { sink: sink.to_owned(), work: json!({"number": number, "positions": positions}) });
         }

@@ -59,7 +59,14 @@ impl CheckpointStorage for SimStorage {
                 if !taken {
                     world.land(path, &content);
                 }
-                world.note(|| format!("P{} creates {path}: {}{}", self.process, if taken { "exists" } else { "done" }, if lost { ", answer lost" } else { "" }));
+                world.note(|| {
+                    format!(
+                        "P{} creates {path}: {}{}",
+                        self.process,
+                        if taken { "exists" } else { "done" },
+                        if lost { ", answer lost" } else { "" }
+                    )
+                });
                 match (lost, taken) {
                     (true, _) => Err(self.unavailable("creating", path)),
                     (false, true) => Ok(Created::AlreadyThere),

@@ -95,7 +95,9 @@ pub enum Refusal {
         older: Option<Slot>,
     },
     /// A manifest of another directory.
-    #[error("the manifest in slot {slot} belongs to the checkpoint directory {theirs}, and this one is {ours}: the log was copied; use the directory it was made in, or restore from the copy as a savepoint")]
+    #[error(
+        "the manifest in slot {slot} belongs to the checkpoint directory {theirs}, and this one is {ours}: the log was copied; use the directory it was made in, or restore from the copy as a savepoint"
+    )]
     OtherDirectory {
         /// The slot.
         slot: Slot,
@@ -105,7 +107,9 @@ pub enum Refusal {
         theirs: StorageId,
     },
     /// The last resource belongs to another job.
-    #[error("the transactional prefix belongs to job {theirs} (checkpoint {checkpoint}, not released): stop that job, use another prefix, or take it over with --take-over-prefix")]
+    #[error(
+        "the transactional prefix belongs to job {theirs} (checkpoint {checkpoint}, not released): stop that job, use another prefix, or take it over with --take-over-prefix"
+    )]
     ForeignMarker {
         /// The other job.
         theirs: JobId,
@@ -113,7 +117,9 @@ pub enum Refusal {
         checkpoint: Slot,
     },
     /// The marker was written with another checkpoint directory.
-    #[error("the last transaction of job {job} was made with the checkpoint directory {theirs}, and this one is {ours}: use that directory, or take the prefix over with --take-over-prefix")]
+    #[error(
+        "the last transaction of job {job} was made with the checkpoint directory {theirs}, and this one is {ours}: use that directory, or take the prefix over with --take-over-prefix"
+    )]
     MarkerOfOtherStorage {
         /// The job.
         job: JobId,
@@ -123,7 +129,9 @@ pub enum Refusal {
         theirs: StorageId,
     },
     /// The marker is of a run that this directory does not know.
-    #[error("the last transaction was committed by generation {marker}, but the newest that this directory knows is {known}: the directory was put back to an older state; restore the newer one")]
+    #[error(
+        "the last transaction was committed by generation {marker}, but the newest that this directory knows is {known}: the directory was put back to an older state; restore the newer one"
+    )]
     MarkerFromLaterGeneration {
         /// The marker's generation.
         marker: Generation,
@@ -131,7 +139,9 @@ pub enum Refusal {
         known: Generation,
     },
     /// The committed checkpoint is not in the log.
-    #[error("the last transaction committed checkpoint {checkpoint} (attempt {attempt}), which is not in the log of {job} (newest slot: {newest}): its manifest was deleted or the directory is not the right one")]
+    #[error(
+        "the last transaction committed checkpoint {checkpoint} (attempt {attempt}), which is not in the log of {job} (newest slot: {newest}): its manifest was deleted or the directory is not the right one"
+    )]
     MarkerNotInLog {
         /// This job.
         job: JobId,
@@ -143,7 +153,9 @@ pub enum Refusal {
         newest: Slot,
     },
     /// The marker is older than what is known to be committed.
-    #[error("the marker names slot {marker}, but the log says that slot {committed} was committed: the marker was put back to an older state; restore it, or say --marker-missing=committed")]
+    #[error(
+        "the marker names slot {marker}, but the log says that slot {committed} was committed: the marker was put back to an older state; restore it, or say --marker-missing=committed"
+    )]
     MarkerTooOld {
         /// Where the marker's manifest stands.
         marker: Slot,
@@ -151,7 +163,9 @@ pub enum Refusal {
         committed: Slot,
     },
     /// There is no marker, and the log has checkpoints.
-    #[error("no marker was found, but the log of {job} has checkpoints (newest slot: {newest}): whether the newest was committed is unknown; say --marker-missing=committed or --marker-missing=aborted")]
+    #[error(
+        "no marker was found, but the log of {job} has checkpoints (newest slot: {newest}): whether the newest was committed is unknown; say --marker-missing=committed or --marker-missing=aborted"
+    )]
     MarkerMissing {
         /// This job.
         job: JobId,
@@ -297,7 +311,8 @@ fn without_marker(facts: &Facts<'_>, policy: MissingMarker) -> Result<Decision, 
 fn restore(facts: &Facts<'_>, manifest: &Arc<Manifest>, genesis: bool) -> Decision {
     let log = facts.log;
     let done = |entry: &&Arc<Manifest>| {
-        entry.kind == ManifestKind::Final && (entry.attempt == manifest.attempt || entry.snapshot.checkpoint == manifest.snapshot.checkpoint)
+        entry.kind == ManifestKind::Final
+            && (entry.attempt == manifest.attempt || entry.snapshot.checkpoint == manifest.snapshot.checkpoint)
     };
     if let Some(last) = log.manifests().find(done) {
         return Decision::Finished(Arc::clone(last));

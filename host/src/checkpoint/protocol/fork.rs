@@ -84,7 +84,9 @@ pub enum StartRefusal {
     #[error(transparent)]
     Damaged(Refusal),
     /// The name is in use.
-    #[error("job {job} has run before and did not start from {path}: it cannot replace {other} as well; choose another job name, or restore a checkpoint of its own")]
+    #[error(
+        "job {job} has run before and did not start from {path}: it cannot replace {other} as well; choose another job name, or restore a checkpoint of its own"
+    )]
     AlreadyExists {
         /// This job.
         job: JobId,

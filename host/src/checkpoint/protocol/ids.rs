@@ -95,7 +95,9 @@ impl fmt::Display for StorageId {
 
 /// Why a text is no job name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the job name {name:?} {problem}; use letters, digits, '-' and '_', a letter or digit first, at most {MAX_JOB_NAME_BYTES} characters")]
+#[error(
+    "the job name {name:?} {problem}; use letters, digits, '-' and '_', a letter or digit first, at most {MAX_JOB_NAME_BYTES} characters"
+)]
 pub struct InvalidJobName {
     /// The refused text.
     pub name: String,

@@ -133,13 +133,7 @@ impl Line {
     }
 
     fn work_of(&self, checkpoint: Attempt, work: &SinkWork) -> PreparedWork {
-        PreparedWork {
-            sink: work.sink.clone(),
-            job: self.job.clone(),
-            generation: self.generation,
-            checkpoint,
-            work: work.work.clone(),
-        }
+        PreparedWork { sink: work.sink.clone(), job: self.job.clone(), generation: self.generation, checkpoint, work: work.work.clone() }
     }
 
     fn operator_of(&self, uid: &str, draft: &OperatorDraft) -> OperatorState {

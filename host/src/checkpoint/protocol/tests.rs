@@ -7,7 +7,10 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::decide::{Allowed, Facts, decide};
-use super::fork::{AfterClosing, BeforeClosing, Fork, Parent, Repeats, StartFrom, StartPlan, StartRefusal, after_closing, before_closing, plan_start, repeats};
+use super::fork::{
+    AfterClosing, BeforeClosing, Fork, Parent, Repeats, StartFrom, StartPlan, StartRefusal, after_closing, before_closing, plan_start,
+    repeats,
+};
 use super::line::Compacted;
 use super::retain::{entries_to_delete, files_to_delete, state_folder};
 use super::slot::{AfterFencing, SlotHolder, Standing, after_fencing, holder, standing};
@@ -172,7 +175,8 @@ fn a_foreign_marker_is_refused_unless_released_or_exactly_what_the_fork_replaces
     assert_eq!(decided(&empty, &foreign(MarkerState::Released)), Decision::NewJob);
 
     let mut start = manifest("orders", 1, 0);
-    start.snapshot.replaces = Some(Replaced { closed: Some(other.point()), restored: None, marker: Some(other.attempt), reason: String::new() });
+    start.snapshot.replaces =
+        Some(Replaced { closed: Some(other.point()), restored: None, marker: Some(other.attempt), reason: String::new() });
     assert_eq!(restored_slot(&decided(&log_of([start.clone()]), &foreign(MarkerState::Running))), Some(0));
     let moved_on = MarkerView::Found(marker(&manifest("payments", 1, 5)));
     assert!(matches!(refusal(decided(&log_of([start]), &moved_on)), Refusal::ForeignMarker { .. }));
@@ -288,7 +292,8 @@ fn a_checkpoint_of_another_job_starts_a_new_job_once_and_then_resumes_it() {
     };
     assert_eq!((fork.id.as_str(), fork.closes.as_str()), ("orders", "payments"));
     let mut start = manifest("orders", 1, 0);
-    start.snapshot.replaces = Some(Replaced { closed: Some(other.point()), restored: Some(other.point()), marker: None, reason: String::new() });
+    start.snapshot.replaces =
+        Some(Replaced { closed: Some(other.point()), restored: Some(other.point()), marker: None, reason: String::new() });
     assert_eq!(plan_start(&log_of([start]), None, &from).unwrap(), StartPlan::OwnLog);
     assert!(matches!(plan_start(&log_of(three()), None, &from), Err(StartRefusal::AlreadyExists { .. })));
 }
@@ -329,7 +334,8 @@ fn closing_a_log_counts_only_as_its_newest_entry() {
 fn a_fork_can_be_replaced_before_it_committed_anything() {
     let other = manifest("payments", 1, 4);
     let mut start = manifest("orders", 1, 0);
-    start.snapshot.replaces = Some(Replaced { closed: Some(other.point()), restored: None, marker: Some(other.attempt), reason: String::new() });
+    start.snapshot.replaces =
+        Some(Replaced { closed: Some(other.point()), restored: None, marker: Some(other.attempt), reason: String::new() });
     let closed = log_of([start.clone(), forked("orders.2", 1)]);
     let fork = JobId::try_from("orders.2".to_owned()).unwrap();
     let still = MarkerView::Found(marker(&other));

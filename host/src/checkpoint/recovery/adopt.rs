@@ -61,12 +61,7 @@ async fn find(request: &StartRequest<'_>, own: &JobLog, intent: &ForkIntent, att
     manifest.ok_or_else(|| StartError::RestoredGone { path: path.clone() })
 }
 
-async fn copy_files(
-    request: &StartRequest<'_>,
-    own: &JobLog,
-    generation: Generation,
-    manifest: &Manifest,
-) -> Result<Manifest, StartError> {
+async fn copy_files(request: &StartRequest<'_>, own: &JobLog, generation: Generation, manifest: &Manifest) -> Result<Manifest, StartError> {
     let from = request.files.clone().unwrap_or_else(|| FilesAt { storage: Arc::clone(&request.storage), folder: String::new() });
     let folder = retain::state_folder(own.job(), generation);
     let mut adopted = manifest.clone();

@@ -45,7 +45,9 @@ pub enum StartError {
         newest: Slot,
     },
     /// A fork was refused because the old job's log is not there.
-    #[error("the log of job {old} is not in {storage}: it cannot be closed, and an instance of it that still runs would not be stopped; stop it and say --take-over-prefix")]
+    #[error(
+        "the log of job {old} is not in {storage}: it cannot be closed, and an instance of it that still runs would not be stopped; stop it and say --take-over-prefix"
+    )]
     OldLogUnreachable {
         /// The old job.
         old: JobId,
@@ -53,7 +55,9 @@ pub enum StartError {
         storage: String,
     },
     /// A fork was refused because what it replaces cannot be read.
-    #[error("{path}, which is to be replaced, is damaged: {damage}; what it prepared would be lost. Repair it, or say --take-over-prefix to leave that out")]
+    #[error(
+        "{path}, which is to be replaced, is damaged: {damage}; what it prepared would be lost. Repair it, or say --take-over-prefix to leave that out"
+    )]
     ReplacedDamaged {
         /// The file.
         path: String,
@@ -61,13 +65,17 @@ pub enum StartError {
         damage: Damage,
     },
     /// A fork was refused because the last resource belongs to somebody else.
-    #[error("the transactional prefix is not the one of job {old}, which is to be replaced: use the prefix of that job, or a new one with --take-over-prefix")]
+    #[error(
+        "the transactional prefix is not the one of job {old}, which is to be replaced: use the prefix of that job, or a new one with --take-over-prefix"
+    )]
     MarkerElsewhere {
         /// The old job.
         old: JobId,
     },
     /// A fork was refused because output would repeat.
-    #[error("output of {checkpoints} checkpoint(s) of job {old} after the restored point is visible and would be shown again: say --allow-duplicate-output if that is wanted")]
+    #[error(
+        "output of {checkpoints} checkpoint(s) of job {old} after the restored point is visible and would be shown again: say --allow-duplicate-output if that is wanted"
+    )]
     WouldRepeat {
         /// The old job.
         old: JobId,
@@ -75,7 +83,9 @@ pub enum StartError {
         checkpoints: u64,
     },
     /// A fork was refused because output would be missing.
-    #[error("the checkpoint to restore is newer than what job {old} committed: output between would be missing; restore the newest committed one")]
+    #[error(
+        "the checkpoint to restore is newer than what job {old} committed: output between would be missing; restore the newest committed one"
+    )]
     NeverCommitted {
         /// The old job.
         old: JobId,

@@ -6,9 +6,7 @@ use super::super::failpoints::crash_point;
 use super::super::log::JobLog;
 use super::super::protocol::fork::{AfterClosing, BeforeClosing, Fork, Repeats, after_closing, before_closing, repeats};
 use super::super::protocol::slot::SlotHolder;
-use super::super::protocol::{
-    Attempt, ForkIntent, Generation, JobSnapshot, LogView, Manifest, ManifestKind, MarkerView, Slot, Timing,
-};
+use super::super::protocol::{Attempt, ForkIntent, Generation, JobSnapshot, LogView, Manifest, ManifestKind, MarkerView, Slot, Timing};
 use super::own_log::{Inheritance, begin as begin_in_own_log};
 use super::{StartError, StartRequest, Started, Starter, adopt};
 

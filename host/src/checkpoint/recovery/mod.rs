@@ -27,9 +27,7 @@ use super::log::{Claimed, JobLog, LogError, RunRecord};
 use super::participants::{Environment, LastResource, Participants, StartHooks};
 use super::protocol::decide::Allowed;
 use super::protocol::fork::{Fork, StartFrom, StartPlan, plan_start};
-use super::protocol::{
-    Decision, Generation, JobId, JobName, LogView, Manifest, MarkerView, MissingMarker, OutputGuarantee, Refusal, Slot,
-};
+use super::protocol::{Decision, Generation, JobId, JobName, LogView, Manifest, MarkerView, MissingMarker, OutputGuarantee, Refusal, Slot};
 use super::storage::CheckpointStorage;
 
 /// What a person allows at a start, beyond what is safe by itself. By default nothing.
@@ -82,7 +80,11 @@ pub struct FilesAt {
 
 impl std::fmt::Debug for StartRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StartRequest").field("name", &self.name).field("from", &self.from).field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("StartRequest")
+            .field("name", &self.name)
+            .field("from", &self.from)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 

@@ -147,7 +147,9 @@ fn empty_run(
     let decided = plan.map(|plan| &plan.manifest);
     let committed = match marker {
         // The marker says so.
-        MarkerView::Found(_) => decided.filter(|_| plan.is_some_and(|plan| !plan.genesis)).map(|m| CommittedPoint { slot: m.slot, attempt: m.attempt }),
+        MarkerView::Found(_) => {
+            decided.filter(|_| plan.is_some_and(|plan| !plan.genesis)).map(|m| CommittedPoint { slot: m.slot, attempt: m.attempt })
+        }
         MarkerView::NoLastResource | MarkerView::Absent(_) => decided.and_then(|m| m.committed),
     };
     let line = Line::new(log.job().clone(), generation, JobSnapshot::default());
@@ -274,4 +276,3 @@ async fn commit_genesis(request: &StartRequest<'_>, run: &Run, decided: &Manifes
     };
     last_resource.commit_genesis(&marker).await.map_err(StartError::LastResource)
 }
-

@@ -177,9 +177,7 @@ impl CheckpointStorage for ObjectStorage {
         match self.repeated(operation, path, call).await {
             Ok(_) => Ok(()),
             Err(Failed::Error(error)) => Err(error),
-            Err(Failed::NotFound) => {
-                Err(self.error(operation, path, StorageErrorClass::Unavailable, "its folder went away".into()))
-            }
+            Err(Failed::NotFound) => Err(self.error(operation, path, StorageErrorClass::Unavailable, "its folder went away".into())),
         }
     }
 

@@ -45,7 +45,9 @@ pub enum OpenError {
         source: object_store::Error,
     },
     /// Create-if-absent does not work there.
-    #[error("{url} cannot hold checkpoints: it has no atomic create-if-absent ({problem}), and without it two instances of a job could overwrite each other's checkpoints")]
+    #[error(
+        "{url} cannot hold checkpoints: it has no atomic create-if-absent ({problem}), and without it two instances of a job could overwrite each other's checkpoints"
+    )]
     NoAtomicCreate {
         /// What was written.
         url: String,
