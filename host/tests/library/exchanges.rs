@@ -53,7 +53,9 @@ async fn records_of_a_key_meet_in_one_subtask_and_stay_in_order() {
     let shown = &shown["keyed"];
     assert_eq!(sorted_values(shown), all(&lab, 2));
     let mut subtasks: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-    shown.iter().for_each(|record| drop(subtasks.entry(&record.key).or_default().insert(record.subtask)));
+    for record in shown {
+        subtasks.entry(&record.key).or_default().insert(record.subtask);
+    }
     assert_eq!(subtasks.len() as u64, KEYS);
     assert!(subtasks.values().all(|of_key| of_key.len() == 1), "{subtasks:?}");
     assert!(subtasks.values().flatten().collect::<BTreeSet<_>>().len() > 1, "all keys met in one subtask: {subtasks:?}");
