@@ -22,7 +22,9 @@ fn points() -> impl Iterator<Item = &'static str> {
 
 /// The slots of the completed checkpoints of the first incarnation.
 fn slots(job: &Job) -> Vec<u64> {
-    let names = std::fs::read_dir(job.path("checkpoints/orders")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries = std::fs::read_dir(job.path("checkpoints/orders")).unwrap().map(Result::unwrap);
+    // A kill in the middle of a deletion leaves an empty folder.
+    let names = entries.filter(|entry| entry.path().join("_metadata").exists()).map(|entry| entry.file_name().into_string().unwrap());
     let mut slots: Vec<u64> = names.filter_map(|name| name.strip_prefix("chk-")?.parse().ok()).collect();
     slots.sort_unstable();
     slots

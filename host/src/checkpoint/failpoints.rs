@@ -71,8 +71,10 @@ mod tests {
             include_str!("recovery/mod.rs"),
             include_str!("recovery/fork.rs"),
             include_str!("recovery/own_log.rs"),
+            include_str!("../sink/file/prepared.rs"),
+            include_str!("../sink/file/writer.rs"),
         ];
-        let steps = ["checkpoint::", "commit::", "recovery::", "retention::"];
+        let steps = ["checkpoint::", "commit::", "recovery::", "retention::", "sink-file::"];
         let literals = sources.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
         let used: BTreeSet<&str> = literals.filter(|text| steps.iter().any(|step| text.starts_with(step))).collect();
         assert_eq!(used, CRASH_POINTS.iter().copied().collect());

@@ -2,6 +2,7 @@
 
 use super::{Lab, Numbers, until};
 use std::time::Duration;
+use waterwheel::checkpoint::recovery::StartOptions;
 use waterwheel::host::{JobEnd, SubmitOptions};
 use waterwheel::pipeline::Job;
 use waterwheel::pipeline::run::JobState;
@@ -27,8 +28,9 @@ async fn a_job_from_the_builder_runs_until_it_is_finished_and_then_there_is_noth
 async fn a_job_from_a_specification_names_the_types_that_the_service_registered() {
     let lab = Lab::new(Numbers::new(1, 100));
     let text = format!(
-        "{{name: lab, sources: [{{uid: in, type: numbers}}], sinks: [{{uid: out, type: store, inputs: [in], delivery-guarantee: exactly-once}}], \
-         execution: {{checkpointing.interval: 20 ms, checkpointing.dir: {}}}}}",
+        "name: lab\nsources: [{{uid: in, type: numbers}}]\n\
+         sinks: [{{uid: out, type: store, inputs: [in], delivery-guarantee: exactly-once}}]\n\
+         execution: {{checkpointing.interval: 20 ms, checkpointing.dir: {}}}\n",
         lab.checkpoints()
     );
     let job = Job::from_text(&text, ".", lab.host.connectors()).unwrap();
@@ -150,7 +152,11 @@ async fn fresh_begins_again_and_shows_everything_again() {
     assert!(matches!(lab.run(&spec).await.0, JobEnd::Finished));
     let job = lab.host.check_job(&spec, ".").unwrap();
     let options = SubmitOptions { fresh: true, ..SubmitOptions::default() };
-    let handle = lab.host.submit(&job, options).await.unwrap();
+    let handle = lab.host.submit(&job, options.clone()).await.unwrap();
+    let JobEnd::Failed(refused) = handle.wait().await else { panic!("output was repeated without permission") };
+    assert!(refused.to_string().contains("--allow-duplicate-output"), "{refused}");
+    let allowed = StartOptions { allow_duplicate_output: true, ..StartOptions::default() };
+    let handle = lab.host.submit(&job, SubmitOptions { allowed, ..options }).await.unwrap();
     assert!(matches!(handle.wait().await, JobEnd::Finished));
     assert_eq!(lab.store.visible().len(), 100);
 }

@@ -241,7 +241,7 @@ fn every_fault_of_the_options_is_found_at_once() {
     assert_eq!(paths, ["/rate", "/max-record-size", "/discovery-interval", "/rotation-wait", "/key", "/key", "/path"], "{faults:?}");
     let faults = FileType.create("in", &json!({"formats": 1, "follow": "yes"})).unwrap_err();
     let paths: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
-    assert_eq!(paths, ["/formats", "/follow", "/path"], "{faults:?}");
+    assert_eq!(paths, ["/follow", "/formats", "/path"], "{faults:?}");
 }
 
 #[test]
