@@ -31,6 +31,7 @@ soak: plugins ## The long forms of the tests.
 		$(CARGO) test --release --workspace --features waterwheel/testing,waterwheel/failpoints
 
 lint: ## Formatting, lints, documentation.
+	tests/wit-golden.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets --features waterwheel/testing,waterwheel/failpoints -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --document-private-items --lib
