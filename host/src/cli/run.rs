@@ -134,7 +134,9 @@ fn conclude(file: &Path, end: &JobEnd, control: &JobControl) -> ExitCode {
             ExitCode::SUCCESS
         }
         JobEnd::AlreadyFinished { job, checkpoint } => {
-            eprintln!("job {name} had finished before (incarnation {job}, checkpoint {checkpoint}): nothing to do; --fresh begins again");
+            eprintln!(
+                "job {name} had finished before (incarnation {job}, checkpoint {checkpoint}): nothing to do; --fresh --allow-duplicate-output begins again"
+            );
             ExitCode::SUCCESS
         }
         JobEnd::Stopped => {
