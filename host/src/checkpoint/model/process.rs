@@ -76,9 +76,9 @@ pub(super) async fn run(world: Shared, process: usize, wish: Wish) -> End {
     let sinks = SimSinks { world: world.clone(), process };
     let has_broker = world.lock().broker.is_some();
     let broker = has_broker.then(|| SimBroker::new(world.clone(), process));
-    let environment: Arc<dyn Environment> = storage.clone();
+    let environment: Arc<dyn Environment> = Arc::<SimStorage>::clone(&storage);
     let request = StartRequest {
-        storage: storage.clone(),
+        storage: Arc::<SimStorage>::clone(&storage),
         environment,
         name: JobName::new(JOB).unwrap(),
         from: wish.from,

@@ -175,11 +175,7 @@ impl Scheduler {
         let alive = self.instances[index].process.is_some();
         match kind {
             0 if alive => self.crash(index),
-            1 | 2 if !alive => {
-                if self.world.lock().fault(1, |budget| &mut budget.start) {
-                    self.start(index);
-                }
-            }
+            1 | 2 if !alive && self.world.lock().fault(1, |budget| &mut budget.start) => self.start(index),
             3 if alive => {
                 let mut world = self.world.lock();
                 let until = world.steps + 1 + world.dice.below(200);

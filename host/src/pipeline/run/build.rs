@@ -18,16 +18,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// The gates of all tasks behind others, and the sending ends of their channels until the writers take them.
-struct Channels {
+struct Channels<'a> {
+    plan: &'a Plan,
+    split_table: &'a SplitTable,
+    /// Counts the records without a key that are dropped.
+    dropped: &'a Arc<AtomicU64>,
     /// By chain and subtask: the gate, and the input of the head that each channel belongs to.
     gates: BTreeMap<(usize, u16), (Gate, Vec<usize>)>,
     /// By edge and sending subtask: a sender a receiving subtask.
     senders: BTreeMap<(usize, u16), Vec<Sender>>,
 }
 
-impl Channels {
-    fn open(plan: &Plan) -> Self {
-        let mut channels = Self { gates: BTreeMap::new(), senders: BTreeMap::new() };
+impl<'a> Channels<'a> {
+    fn open(plan: &'a Plan, split_table: &'a SplitTable, dropped: &'a Arc<AtomicU64>) -> Self {
+        let mut channels = Self { plan, split_table, dropped, gates: BTreeMap::new(), senders: BTreeMap::new() };
         for edge in plan.edges.iter().filter(|edge| !plan.is_chained(edge)) {
             for from in 0..plan.nodes[edge.from].parallelism {
                 let receivers = match edge.exchange {
@@ -46,6 +50,37 @@ impl Channels {
         inputs.push(input);
         gate.open()
     }
+
+    /// What a node of a chain emits to an edge: a call inside of the chain, or the channels of the edge.
+    fn output(&mut self, edge: &Edge, subtask: u16, chain: &[usize], metrics: &Arc<TaskMetrics>) -> Result<OutputPlan, Error> {
+        if self.plan.is_chained(edge) {
+            let index = chain.iter().position(|node| *node == edge.to);
+            let index = index.ok_or_else(|| Error::internal(format!("edge {} leaves its chain", edge.index)))?;
+            return Ok(OutputPlan { route: edge.route, target: TargetPlan::Node { index, input: edge.input } });
+        }
+        let to = &self.plan.nodes[edge.to];
+        let missing = match &to.kind {
+            NodeKind::Operator(operator) => match operator.error_policy {
+                ErrorPolicy::Fail => MissingKey::Fail,
+                ErrorPolicy::Skip => MissingKey::Drop,
+                ErrorPolicy::DeadLetter => MissingKey::Pass,
+            },
+            NodeKind::Source(_) | NodeKind::Sink(_) => MissingKey::Fail,
+        };
+        let senders = self.senders.remove(&(edge.index, subtask));
+        let senders = senders.ok_or_else(|| Error::internal(format!("edge {} has no channels", edge.index)))?;
+        let options = ExchangeOptions {
+            to: Arc::clone(&to.uid),
+            exchange: &edge.exchange,
+            missing,
+            max_parallelism: self.plan.max_parallelism,
+            limits: self.plan.settings.batch,
+            split_table: self.split_table.clone(),
+            dropped: Arc::clone(self.dropped),
+            metrics: Arc::clone(metrics),
+        };
+        Ok(OutputPlan { route: edge.route, target: TargetPlan::Exchange(ExchangeWriter::new(options, senders)?) })
+    }
 }
 
 /// The tasks of a run, chain by chain and subtask by subtask.
@@ -56,7 +91,7 @@ pub(super) fn tasks(
     split_table: &SplitTable,
     dropped: &Arc<AtomicU64>,
 ) -> Result<Vec<TaskPlan>, Error> {
-    let mut channels = Channels::open(plan);
+    let mut channels = Channels::open(plan, split_table, dropped);
     let mut tasks = Vec::new();
     for chain in &plan.chains {
         for subtask in 0..chain.parallelism {
@@ -66,7 +101,7 @@ pub(super) fn tasks(
                 let metrics = metrics.task(&node.uid, usize::from(subtask));
                 let mut outputs = Vec::new();
                 for edge in plan.outputs(*index) {
-                    outputs.push(output(plan, edge, subtask, &chain.nodes, &mut channels, split_table, dropped, &metrics)?);
+                    outputs.push(channels.output(edge, subtask, &chain.nodes, &metrics)?);
                 }
                 nodes.push(NodePlan {
                     node: node.clone(),
@@ -83,7 +118,7 @@ pub(super) fn tasks(
     Ok(tasks)
 }
 
-fn head(plan: &Plan, chain: usize, subtask: u16, snapshot: &JobSnapshot, channels: &mut Channels) -> Result<HeadPlan, Error> {
+fn head(plan: &Plan, chain: usize, subtask: u16, snapshot: &JobSnapshot, channels: &mut Channels<'_>) -> Result<HeadPlan, Error> {
     let node = &plan.nodes[plan.chains[chain].head()];
     if let NodeKind::Source(_) = node.kind {
         return Ok(HeadPlan::Source(splits_of(snapshot, &node.uid, subtask, node.parallelism)));
@@ -122,43 +157,4 @@ fn keyed_inputs(plan: &Plan, node: usize) -> Vec<bool> {
         keyed[edge.input] |= matches!(edge.exchange, Exchange::KeyGroup { .. });
     }
     keyed
-}
-
-fn output(
-    plan: &Plan,
-    edge: &Edge,
-    subtask: u16,
-    chain: &[usize],
-    channels: &mut Channels,
-    split_table: &SplitTable,
-    dropped: &Arc<AtomicU64>,
-    metrics: &Arc<TaskMetrics>,
-) -> Result<OutputPlan, Error> {
-    if plan.is_chained(edge) {
-        let index = chain.iter().position(|node| *node == edge.to);
-        let index = index.ok_or_else(|| Error::internal(format!("edge {} leaves its chain", edge.index)))?;
-        return Ok(OutputPlan { route: edge.route, target: TargetPlan::Node { index, input: edge.input } });
-    }
-    let to = &plan.nodes[edge.to];
-    let missing = match &to.kind {
-        NodeKind::Operator(operator) => match operator.error_policy {
-            ErrorPolicy::Fail => MissingKey::Fail,
-            ErrorPolicy::Skip => MissingKey::Drop,
-            ErrorPolicy::DeadLetter => MissingKey::Pass,
-        },
-        NodeKind::Source(_) | NodeKind::Sink(_) => MissingKey::Fail,
-    };
-    let senders = channels.senders.remove(&(edge.index, subtask));
-    let senders = senders.ok_or_else(|| Error::internal(format!("edge {} has no channels", edge.index)))?;
-    let options = ExchangeOptions {
-        to: Arc::clone(&to.uid),
-        exchange: &edge.exchange,
-        missing,
-        max_parallelism: plan.max_parallelism,
-        limits: plan.settings.batch,
-        split_table: split_table.clone(),
-        dropped: Arc::clone(dropped),
-        metrics: Arc::clone(metrics),
-    };
-    Ok(OutputPlan { route: edge.route, target: TargetPlan::Exchange(ExchangeWriter::new(options, senders)?) })
 }
