@@ -18,5 +18,5 @@ pub mod storage;
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "tests")]
 mod model;
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#[allow(clippy::unwrap_used, clippy::panic, clippy::clone_on_ref_ptr, reason = "tests")]
 mod tests;

@@ -126,8 +126,8 @@ impl World {
 
     fn request(&self, name: &str) -> StartRequest<'_> {
         StartRequest {
-            storage: Arc::clone(&self.storage),
-            environment: Arc::clone(&self.environment),
+            storage: self.storage.clone(),
+            environment: self.environment.clone(),
             name: JobName::new(name).unwrap(),
             from: StartFrom::Latest,
             files: None,
@@ -559,7 +559,7 @@ async fn a_savepoint_from_another_storage_needs_a_word_because_nothing_stops_the
     let slot = old.checkpoint(&mut run, 10).await.unwrap();
     let manifest = Arc::new(read_manifest(&*old.storage, &format!("orders/chk-{slot}")).await.unwrap());
     let from = StartFrom::Manifest { manifest, path: "elsewhere".to_owned() };
-    let files = Some(FilesAt { storage: Arc::clone(&old.storage), folder: String::new() });
+    let files = Some(FilesAt { storage: old.storage.clone(), folder: String::new() });
     let mut request = StartRequest { from, files, ..new.request("orders") };
     let error = new.try_start(&request).await.unwrap_err();
     assert!(matches!(error, StartError::OldLogUnreachable { .. }), "{error}");
