@@ -75,7 +75,7 @@ pub struct Artifact {
 ///
 /// 1. Immutable by digest: a digest always means the same bytes, and they are checked when they are read.
 /// 2. A name and a version, once given to a digest, never mean another one.
-/// 3. What does not fit a world is refused before it comes in, with every reason at once: see [`inspect`](super::inspect).
+/// 3. What does not fit a world is refused before it comes in, with every reason at once: see [`inspect`](super::inspect()).
 #[async_trait]
 pub trait PluginRegistry: Send + Sync + fmt::Debug {
     /// The component of a digest, none when it is not there.

@@ -1,7 +1,7 @@
 //! Where checkpoints live: a small trait over object storage, and nothing that decides.
 //!
 //! Reading order: [`CheckpointStorage`] (what the protocol needs from a storage) → [`ObjectStorage`] (any
-//! storage that the crate `object_store` reaches, behind time-outs) → [`open`] (from a URL or a path, probed).
+//! storage that the crate `object_store` reaches, behind time-outs) → [`open()`] (from a URL or a path, probed).
 //! With feature `testing`: `conformance` (the suite that every implementation runs) and `faults` (a storage that
 //! fails on demand).
 

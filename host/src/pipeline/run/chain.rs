@@ -138,7 +138,7 @@ impl Chain {
         Ok(())
     }
 
-    /// When [`Chain::tick`] has something to do, in processing time and on the clock.
+    /// The processing time of the earliest timer of a node.
     pub(super) fn next_timer(&self) -> Option<i64> {
         let timer = |node: &ChainNode| match &node.work {
             Work::Operator(operator) => operator.next_timer(),

@@ -1,9 +1,9 @@
 //! Runs a plan: tasks, the channels between them, checkpoints, restarts.
 //!
-//! Reading order: [`supervisor`] (start, run, restart) → [`parties`] (what a plan contributes to commits) → [`build`] and [`open`] (from the
-//! plan to tasks) → [`task`] (the head and its loop) → [`chain`] (the nodes of a task) → [`exchange`] and [`channel`] (from task to task) →
-//! [`alignment`] → [`coordinator`] (what happens to a run), [`checkpointing`] (barriers, acknowledgements, commits), [`discovery`] (new splits) → [`upload`] and [`compaction`] (state files) → [`restart`] →
-//! [`status`] (what people see).
+//! Reading order: `supervisor` (start, run, restart) → `parties` (what a plan contributes to commits) → `build` and `open` (from the
+//! plan to tasks) → `task` (the head and its loop) → `chain` (the nodes of a task) → `exchange` and `channel` (from task to task) →
+//! `alignment` → `coordinator` (what happens to a run), `checkpointing` (barriers, acknowledgements, commits), `discovery` (new splits) → `upload` and `compaction` (state files) → `restart` →
+//! `status` (what people see).
 
 mod alignment;
 mod build;
