@@ -133,6 +133,8 @@ impl StartError {
     pub fn retry_helps(&self) -> bool {
         match self {
             Self::Log(error) => error.retry_helps(),
+            // A checkpoint of the old job came in between: the next try closes its log behind that one.
+            Self::OldJobMoved { .. } => true,
             Self::CleanUp(error) | Self::Pipeline(error) => error.retry_helps(),
             Self::RollForward(RunError::Log(error)) => error.retry_helps(),
             Self::RollForward(RunError::Recover(_)) => true,
