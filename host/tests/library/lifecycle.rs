@@ -55,6 +55,10 @@ async fn a_checkpoint_that_is_asked_for_completes_and_makes_output_visible() {
     until(&mut control, "the start", |status| status.state == JobState::Running).await;
     let first = control.checkpoint().await.unwrap();
     let shown = lab.store.visible().len();
+    let read = control.nodes()[0].records_out;
+    while control.nodes()[0].records_out == read {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     let second = control.checkpoint().await.unwrap();
     assert!(second > first, "{second} after {first}");
     assert!(lab.store.visible().len() > shown, "{shown} records before, {} after", lab.store.visible().len());
