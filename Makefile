@@ -22,13 +22,13 @@ demo: $(if $(WATERWHEEL_BUILT),,build plugins) ## A stateful job that survives b
 	$(TARGET)/release/quickstart --waterwheel $(TARGET)/release/waterwheel --kills $(KILLS) --records $(RECORDS)
 
 test: plugins ## All tests, and the commands of the README as they stand.
-	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace --features waterwheel/testing,waterwheel/failpoints
+	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace --lib --bins --tests --features waterwheel/testing,waterwheel/failpoints
 	$(CARGO) build --release --workspace --features waterwheel/testing,waterwheel/failpoints
 	WATERWHEEL_BUILT=1 tests/readme.sh
 
 soak: plugins ## The long forms of the tests.
 	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) WATERWHEEL_KILLS=$(SOAK_KILLS) WATERWHEEL_HISTORIES=$(SOAK_HISTORIES) \
-		$(CARGO) test --release --workspace --features waterwheel/testing,waterwheel/failpoints
+		$(CARGO) test --release --workspace --lib --bins --tests --features waterwheel/testing,waterwheel/failpoints
 
 lint: ## Formatting, lints, documentation.
 	tests/wit-golden.sh
