@@ -19,4 +19,4 @@ wasmtime::component::bindgen!({
 });
 
 pub use exports::waterwheel::plugin::{keyed_processor, lifecycle, mapper, snapshot};
-pub use waterwheel::plugin::{host, types};
+pub use self::waterwheel::plugin::{host, types};
