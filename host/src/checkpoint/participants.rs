@@ -69,6 +69,9 @@ pub enum LastResourceError {
 /// commit is replayed. Its transaction carries a [`Marker`].
 #[async_trait]
 pub trait LastResource: Send + Sync {
+    /// The ids of its producers, by which a later run fences them.
+    fn ids(&self) -> Vec<String>;
+
     /// The newest committed marker, read to the last stable position; `None` only if there is surely none.
     /// Fences nobody.
     ///

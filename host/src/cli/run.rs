@@ -2,6 +2,7 @@
 
 use super::progress::Progress;
 use crate::Host;
+use crate::checkpoint::protocol::MissingMarker;
 use crate::checkpoint::recovery::StartOptions;
 use crate::host::{JobControl, JobEnd, SubmitError, SubmitOptions};
 use crate::pipeline::Connectors;
@@ -36,6 +37,9 @@ pub(super) struct Arguments {
     /// Take over from a job whose log cannot be reached: nothing then stops an instance of it that still runs.
     #[arg(long)]
     take_over_prefix: bool,
+    /// What to take for granted when it cannot be read any more whether the newest checkpoint's transaction was committed.
+    #[arg(long, value_name = "committed|aborted", value_parser = missing_marker)]
+    marker_missing: Option<MissingMarker>,
     /// If the newest checkpoint is damaged, start from the one before, although that repeats or loses output.
     #[arg(long)]
     older_than_damaged: bool,
@@ -54,6 +58,14 @@ pub(super) struct Arguments {
     /// What is logged: `error`, `warn`, `info`, `debug`, `trace`, or directives such as `waterwheel=debug`.
     #[arg(long, env = "WATERWHEEL_LOG", default_value = "warn")]
     log_level: String,
+}
+
+fn missing_marker(word: &str) -> Result<MissingMarker, String> {
+    match word {
+        "committed" => Ok(MissingMarker::Committed),
+        "aborted" => Ok(MissingMarker::Aborted),
+        _ => Err("say committed or aborted".to_owned()),
+    }
 }
 
 /// Runs the command.
@@ -94,7 +106,7 @@ async fn run_job(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
             allow_duplicate_output: arguments.allow_duplicate_output,
             take_over_prefix: arguments.take_over_prefix,
             older_than_damaged: arguments.older_than_damaged,
-            ..StartOptions::default()
+            missing_marker: arguments.marker_missing.unwrap_or_default(),
         },
     };
     let signals = match Signals::new() {

@@ -18,5 +18,5 @@ wasmtime::component::bindgen!({
     ownership: Borrowing { duplicate_if_necessary: true },
 });
 
-pub use exports::waterwheel::plugin::{keyed_processor, lifecycle, mapper, snapshot};
 pub use self::waterwheel::plugin::{host, types};
+pub use exports::waterwheel::plugin::{keyed_processor, lifecycle, mapper, snapshot};

@@ -132,7 +132,15 @@ mod tests {
         let origin = Origin { split: split_table.number("orders", "a.jsonl"), position: 42 };
         batch.push(Row { key: None, value: None, timestamp: 0, origin });
         batch.push(Row { key: None, value: Some(b"a\nb"), timestamp: 0, origin });
-        let context = WriterContext { job: "j".into(), uid: "out".into(), subtask: 0, parallelism: 1, generation: 1, split_table };
+        let context = WriterContext {
+            job: "j".into(),
+            uid: "out".into(),
+            subtask: 0,
+            parallelism: 1,
+            generation: 1,
+            split_table,
+            transactions: None,
+        };
         let mut out = Vec::new();
         for (index, unfit) in [Unfit::Null, Unfit::LineBreak].into_iter().enumerate() {
             assert_eq!(Format::Lines.append(&batch, index, &mut out), Err(unfit));

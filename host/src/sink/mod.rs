@@ -6,13 +6,16 @@ mod discard;
 pub mod file;
 mod format;
 mod stdout;
+mod transactional;
 
 pub use discard::{DiscardOptions, DiscardSink, DiscardType};
 pub use file::FileType;
 pub use format::Format;
 pub use stdout::{StdoutOptions, StdoutType};
+pub use transactional::{GiveUp, RunIdentity, TransactionContext, TransactionDomain, TransactionalSink, Transactions};
 
 use crate::Error;
+use crate::checkpoint::protocol::Attempt;
 use crate::config::Fault;
 use crate::record::{Batch, SplitTable};
 use async_trait::async_trait;
@@ -59,6 +62,19 @@ pub struct WriterContext {
     pub generation: u64,
     /// Turns the origin of a record into words, for errors.
     pub split_table: SplitTable,
+    /// What the sink's writers write through, if the sink is a [`TransactionalSink`] and exactly-once in this job.
+    pub transactions: Option<Arc<dyn Transactions>>,
+}
+
+/// A checkpoint as a writer meets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointBarrier {
+    /// The number that it is to have.
+    pub checkpoint: u64,
+    /// Identifies this attempt at it: numbers of attempts that were given up are used again.
+    pub attempt: Attempt,
+    /// Whether the job ends behind it.
+    pub last: bool,
 }
 
 /// A sink of a job: opens writers.
@@ -67,8 +83,27 @@ pub trait Sink: Send + Sync + Debug {
     /// Opens the writer of one subtask.
     async fn open(&self, context: WriterContext) -> Result<Box<dyn SinkWriter>, Error>;
 
+    /// Looks at what the sink needs outside (a topic, a permission, a setting of a server) and changes nothing there but what the job asks
+    /// to have made. Called before each start of the job.
+    ///
+    /// # Errors
+    /// What is missing, in a sentence; [`Error::retry_helps`] when it may only be out of reach.
+    async fn verify(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// What the sink promises as it is configured, by what, and what its readers have to do. By default what its type says.
+    fn promise(&self) -> Option<String> {
+        None
+    }
+
     /// The other face of a sink that is exactly-once by two-phase commit. By default there is none.
     fn as_two_phase(&self) -> Option<&dyn TwoPhaseSink> {
+        None
+    }
+
+    /// The other face of a sink that is exactly-once by writing inside of transactions that hold the decision. By default there is none.
+    fn as_transactional(&self) -> Option<&dyn TransactionalSink> {
         None
     }
 }
@@ -85,7 +120,7 @@ pub trait SinkWriter: Send {
     /// The first phase, of an exactly-once writer at the barrier of a checkpoint: all that was written since the barrier before is durable
     /// and invisible, survives the process, and what comes later is separate from it. The answer is what [`TwoPhaseSink::commit`] needs;
     /// it goes into the manifest. Nothing written: an empty list.
-    async fn prepare(&mut self, _checkpoint: u64) -> Result<Vec<Value>, Error> {
+    async fn prepare(&mut self, _barrier: &CheckpointBarrier) -> Result<Vec<Value>, Error> {
         Ok(Vec::new())
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use waterwheel::Error;
 use waterwheel::config::{Fault, parse_options};
 use waterwheel::record::Batch;
-use waterwheel::sink::{Guarantee, Sink, SinkType, SinkWriter, TwoPhaseSink, WriterContext};
+use waterwheel::sink::{CheckpointBarrier, Guarantee, Sink, SinkType, SinkWriter, TwoPhaseSink, WriterContext};
 
 /// The store. Cheap to clone; all clones are one store.
 #[derive(Clone, Debug, Default)]
@@ -184,7 +184,7 @@ impl SinkWriter for Writer {
         Ok(())
     }
 
-    async fn prepare(&mut self, checkpoint: u64) -> Result<Vec<Value>, Error> {
+    async fn prepare(&mut self, barrier: &CheckpointBarrier) -> Result<Vec<Value>, Error> {
         let WriterContext { job, uid, subtask, generation, .. } = &self.context;
         self.parts += 1;
         let name = format!("{uid}/{job}/{generation}-{subtask}-{}", self.parts);
@@ -192,7 +192,7 @@ impl SinkWriter for Writer {
             let mut contents = self.store.contents();
             let records = std::mem::take(&mut self.records);
             contents.pending.insert(name.clone(), Pending { job: job.clone(), generation: *generation, records });
-            contents.prepared.push((checkpoint, name.clone()));
+            contents.prepared.push((barrier.checkpoint, name.clone()));
             if *subtask == 0 { contents.stalls.pop() } else { None }
         };
         if let Some(stall) = stall {

@@ -179,6 +179,10 @@ impl SimBroker {
 
 #[async_trait]
 impl LastResource for SimBroker {
+    fn ids(&self) -> Vec<String> {
+        vec!["prefix-0".to_owned(), "prefix-1".to_owned()]
+    }
+
     async fn read_marker(&self) -> Result<Option<Marker>, LastResourceError> {
         step().await;
         let mut world = self.world.lock();

@@ -347,6 +347,7 @@ impl Task<'_> {
             sources: sources(position),
             operators: BTreeMap::from([("operator".to_owned(), operator)]),
             prepared,
+            transactional_ids: self.broker.map(LastResource::ids).unwrap_or_default(),
             end_of_input,
             released,
             ..CheckpointDraft::default()

@@ -35,6 +35,8 @@ pub struct Allowed {
     pub older_than_damaged: bool,
     /// Take over a last resource that belongs to another job.
     pub take_over_prefix: bool,
+    /// What to take for granted where the job had a last resource and has none any more.
+    pub missing_marker: MissingMarker,
 }
 
 /// What to do.
@@ -162,6 +164,18 @@ pub enum Refusal {
         /// What the newest manifest says was committed.
         committed: Slot,
     },
+    /// The job had a last resource, which alone knows whether the newest checkpoint was committed.
+    #[error(
+        "checkpoint {newest} of {job} was made with an exactly-once sink that held the decision in its transactions ({}), and the job has no such sink any more: whether its output was committed is unknown; run the job with that sink again, or say --marker-missing=committed or --marker-missing=aborted", .ids.join(", ")
+    )]
+    LastResourceGone {
+        /// This job.
+        job: JobId,
+        /// The newest slot.
+        newest: Slot,
+        /// The ids of its producers.
+        ids: Vec<String>,
+    },
     /// There is no marker, and the log has checkpoints.
     #[error(
         "no marker was found, but the log of {job} has checkpoints (newest slot: {newest}): whether the newest was committed is unknown; say --marker-missing=committed or --marker-missing=aborted"
@@ -210,10 +224,15 @@ fn decide_manifest(facts: &Facts<'_>) -> Result<Decision, Refusal> {
 }
 
 fn by_newest(facts: &Facts<'_>) -> Result<Decision, Refusal> {
-    let Some((_, entry)) = facts.log.newest() else {
+    let Some((slot, entry)) = facts.log.newest() else {
         return Ok(Decision::NewJob);
     };
     match &entry.content {
+        Ok(manifest) if had_last_resource(manifest) => {
+            let ids = manifest.snapshot.transactional_ids.clone();
+            let gone = Refusal::LastResourceGone { job: facts.log.job.clone(), newest: slot, ids };
+            by_word(facts, facts.allowed.missing_marker, gone)
+        }
         Ok(manifest) => Ok(restore(facts, manifest, false)),
         Err(damage) => older_than_damaged(facts, &entry.path, damage),
     }
@@ -293,7 +312,24 @@ fn without_marker(facts: &Facts<'_>, policy: MissingMarker) -> Result<Decision, 
             return Ok(restore(facts, start, true));
         }
     }
-    let missing = Refusal::MarkerMissing { job: log.job.clone(), newest: newest_slot };
+    if let Ok(manifest) = &newest.content
+        && !had_last_resource(manifest)
+    {
+        // The last resource is new to the job: so far its log decided.
+        return Ok(restore(facts, manifest, true));
+    }
+    by_word(facts, policy, Refusal::MarkerMissing { job: log.job.clone(), newest: newest_slot })
+}
+
+/// Whether a marker decides on a manifest.
+fn had_last_resource(manifest: &Manifest) -> bool {
+    manifest.kind != ManifestKind::Final && !manifest.snapshot.transactional_ids.is_empty()
+}
+
+/// The marker that should decide is not to be had: a person says what it would say.
+fn by_word(facts: &Facts<'_>, policy: MissingMarker, missing: Refusal) -> Result<Decision, Refusal> {
+    let log = facts.log;
+    let Some((_, newest)) = log.newest() else { return Err(missing) };
     match policy {
         MissingMarker::Refuse => Err(missing),
         MissingMarker::Committed => match &newest.content {

@@ -264,10 +264,12 @@ pub fn after_closing(old: &LogView, fork: &JobId, marker: &MarkerView) -> AfterC
             Some(start) => AfterClosing::Closed(Arc::clone(start)),
             None => AfterClosing::MarkerElsewhere,
         },
-        // A job that never committed: only manifest 0 and its copies stand below `forked`.
+        // A job that never committed: only manifest 0 and its copies stand below `forked`. Or one without a last resource so far.
         MarkerView::Absent(_) => {
             let mut others = old.manifests().filter(|manifest| manifest.forked_by().is_none());
-            if others.all(|manifest| manifest.is_start()) { by_position() } else { AfterClosing::MarkerElsewhere }
+            let had_none =
+                before.is_some_and(|(_, entry)| entry.content.as_ref().is_ok_and(|newest| newest.snapshot.transactional_ids.is_empty()));
+            if had_none || others.all(|manifest| manifest.is_start()) { by_position() } else { AfterClosing::MarkerElsewhere }
         }
     }
 }

@@ -153,6 +153,7 @@ fn a_marker_that_is_not_in_the_log_or_too_old_or_of_the_future_is_refused() {
 fn a_missing_marker_is_only_harmless_before_the_first_checkpoint() {
     let [start, one, mut two] = three();
     two.committed = Some(CommittedPoint { slot: Slot(1), attempt: one.attempt });
+    two.snapshot.transactional_ids = vec!["orders-0".to_owned()];
     let absent = MarkerView::Absent(MissingMarker::Refuse);
     let begun = log_of([start.clone(), copy(&start, 2, 1)]);
     let Decision::Restore(plan) = decided(&begun, &absent) else {
@@ -163,6 +164,29 @@ fn a_missing_marker_is_only_harmless_before_the_first_checkpoint() {
     assert!(matches!(refusal(decided(&running, &absent)), Refusal::MarkerMissing { .. }));
     assert_eq!(restored_slot(&decided(&running, &MarkerView::Absent(MissingMarker::Committed))), Some(2));
     assert_eq!(restored_slot(&decided(&running, &MarkerView::Absent(MissingMarker::Aborted))), Some(1));
+}
+
+#[test]
+fn a_last_resource_may_come_to_a_job_that_had_none() {
+    let log = log_of(three());
+    let Decision::Restore(plan) = decided(&log, &MarkerView::Absent(MissingMarker::Refuse)) else {
+        panic!("no restore");
+    };
+    assert_eq!((plan.manifest.slot, plan.genesis), (Slot(2), true));
+}
+
+#[test]
+fn a_last_resource_may_only_leave_when_a_person_says_what_it_committed() {
+    let [start, one, mut two] = three();
+    two.committed = Some(CommittedPoint { slot: Slot(1), attempt: one.attempt });
+    two.snapshot.transactional_ids = vec!["orders-0".to_owned(), "orders-1".to_owned()];
+    let log = log_of([start, one, two]);
+    let none = MarkerView::NoLastResource;
+    let sentence = refusal(decided(&log, &none)).to_string();
+    assert!(sentence.contains("checkpoint 2 of orders") && sentence.contains("orders-0, orders-1"), "{sentence}");
+    let said = |missing_marker| decide_with(&log, &none, OutputGuarantee::AtLeastOnce, Allowed { missing_marker, ..Allowed::default() });
+    assert_eq!(restored_slot(&said(MissingMarker::Committed)), Some(2));
+    assert_eq!(restored_slot(&said(MissingMarker::Aborted)), Some(1));
 }
 
 #[test]
@@ -326,6 +350,10 @@ fn closing_a_log_counts_only_as_its_newest_entry() {
     let by_marker = after_closing(&closed, &fork, &MarkerView::Found(marker(&start)));
     assert!(matches!(by_marker, AfterClosing::Closed(replaced) if replaced.slot == Slot(0)));
     let absent = MarkerView::Absent(MissingMarker::Refuse);
+    assert!(matches!(after_closing(&closed, &fork, &absent), AfterClosing::Closed(_)));
+    let mut decided_elsewhere = manifest("orders", 1, 1);
+    decided_elsewhere.snapshot.transactional_ids = vec!["orders-0".to_owned()];
+    let closed = log_of([start.clone(), decided_elsewhere, forked("orders.2", 2)]);
     assert_eq!(after_closing(&closed, &fork, &absent), AfterClosing::MarkerElsewhere);
     assert!(matches!(after_closing(&log_of([start, forked("orders.2", 1)]), &fork, &absent), AfterClosing::Closed(_)));
 }

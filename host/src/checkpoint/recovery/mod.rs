@@ -90,7 +90,8 @@ impl std::fmt::Debug for StartRequest<'_> {
 
 impl StartRequest<'_> {
     fn allowed(&self) -> Allowed {
-        Allowed { older_than_damaged: self.options.older_than_damaged, take_over_prefix: self.options.take_over_prefix }
+        let StartOptions { older_than_damaged, take_over_prefix, missing_marker, .. } = self.options;
+        Allowed { older_than_damaged, take_over_prefix, missing_marker }
     }
 
     async fn marker(&self) -> Result<MarkerView, StartError> {

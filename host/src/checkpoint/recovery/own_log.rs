@@ -164,6 +164,7 @@ fn copy_of(request: &StartRequest<'_>, run: &Run, plan: &RestorePlan) -> Result<
     recorded.snapshot.pending_stop.clone_from(&plan.pending_stop);
     let mut snapshot = recorded.snapshot.clone();
     snapshot.plan = request.hooks.plan(Some(&recorded)).map_err(StartError::Pipeline)?;
+    name_producers(&mut snapshot, request);
     let kind = ManifestKind::Copy { of: original.attempt, of_slot: original.slot, of_start: original.is_start() };
     Ok(run.manifest(kind, run.log().environment().attempt(), snapshot))
 }
@@ -193,10 +194,27 @@ async fn start_manifest(
     snapshot.end_of_input = false;
     snapshot.pending_stop = None;
     snapshot.prepared.clear();
+    snapshot.transactional_ids.clear();
     if let Some(inheritance) = inheritance {
         inherit(&mut snapshot, inheritance);
     }
+    name_producers(&mut snapshot, request);
     Ok(run.manifest(ManifestKind::Start, attempt, snapshot))
+}
+
+/// Adds this run's producers to those that a later run has to fence. Without a last resource the decision that is copied here was made
+/// without one, and producers of earlier runs have no say any more.
+fn name_producers(snapshot: &mut JobSnapshot, request: &StartRequest<'_>) {
+    match request.last_resource {
+        None => snapshot.transactional_ids.clear(),
+        Some(last_resource) => {
+            for id in last_resource.ids() {
+                if !snapshot.transactional_ids.contains(&id) {
+                    snapshot.transactional_ids.push(id);
+                }
+            }
+        }
+    }
 }
 
 /// Names what is replaced and carries its prepared work, also when an older state is restored.

@@ -4,7 +4,7 @@ use super::{Checks, ReadySink};
 use crate::config::{Span, unknown};
 use crate::pipeline::plan::{CheckpointSettings, RestartStrategy, Settings};
 use crate::pipeline::spec::{CheckpointMode, ExponentialDelay, JobSpec, RestartSpec, RestartType};
-use crate::sink::Guarantee;
+use crate::sink::{Guarantee, TransactionalSink};
 use crate::source::BatchLimits;
 
 /// The shortest interval and timeout of checkpoints, Flink's: below it a job would do little else.
@@ -135,11 +135,61 @@ pub(super) fn check_sinks(spec: &JobSpec, made: &[Option<ReadySink>], checks: &m
                 format!("must be 1, because the sink {uid:?} is transactional: what it prepares for one checkpoint is committed before the next one"),
             );
         }
+        if let (Some(interval), Some(transactional)) = (checkpointing.interval, made.as_ref().and_then(|made| made.sink.as_transactional()))
+        {
+            if let Err(sentence) = transactional.longest_checkpoint(interval.0) {
+                checks.fault(format!("/sinks/{index}"), sentence);
+            }
+        }
         if checkpointing.dir.as_deref().is_some_and(|dir| dir.starts_with("memory:")) && !spec.ephemeral {
             checks.fault(
                 format!("{CHECKPOINTING}/dir"),
                 format!("checkpoints in memory end with the process, and with them the exactly-once of the sink {uid:?}: keep them in a folder, or say `ephemeral: true`"),
             );
         }
+    }
+}
+
+/// Transactions hold the decision of a job, so one place holds all of them. `made` has a sink where it could be made.
+pub(super) fn check_transactions(spec: &JobSpec, made: &[Option<ReadySink>], checks: &mut Checks) {
+    let transactional = |made: &ReadySink| {
+        (made.guarantee == Guarantee::ExactlyOnce).then(|| made.sink.as_transactional().map(TransactionalSink::domain)).flatten()
+    };
+    let mut domains = made.iter().enumerate().filter_map(|(index, made)| Some((index, transactional(made.as_ref()?)?)));
+    let Some((first, domain)) = domains.next() else { return };
+    let first = &spec.sinks[first].uid;
+    for (index, other) in domains {
+        let path = format!("/sinks/{index}");
+        if other.resource != domain.resource {
+            checks.fault(
+                format!("{path}/delivery-guarantee"),
+                format!(
+                    "exactly-once goes to one place a job: this sink writes to {}, {first:?} to {}, and no transaction spans both; ask one \
+                     of them for at-least-once",
+                    other.resource, domain.resource
+                ),
+            );
+        } else if other.prefix != domain.prefix {
+            let words =
+                |prefix: &Option<String>| prefix.as_ref().map_or_else(|| "the job's name".to_owned(), |prefix| format!("{prefix:?}"));
+            checks.fault(
+                format!("{path}/transactional-id-prefix"),
+                format!(
+                    "exactly-once sinks of one job share their transactions, so their prefix has to be the same: here it is {}, for {first:?} {}",
+                    words(&other.prefix),
+                    words(&domain.prefix)
+                ),
+            );
+        }
+    }
+}
+
+/// A checkpoint may not take longer than the transactions of the job's sinks live.
+pub(super) fn shorten_timeout(settings: &mut Settings, made: &[ReadySink]) {
+    let Some(checkpointing) = &mut settings.checkpointing else { return };
+    let exactly_once = made.iter().filter(|made| made.guarantee == Guarantee::ExactlyOnce);
+    let longest = exactly_once.filter_map(|made| made.sink.as_transactional()?.longest_checkpoint(checkpointing.interval).ok()).min();
+    if let Some(longest) = longest {
+        checkpointing.timeout = checkpointing.timeout.min(longest);
     }
 }

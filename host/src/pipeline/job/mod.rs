@@ -86,13 +86,15 @@ impl Job {
         };
         names::check(&spec, &mut checks);
         let operator_order = graph::check(&spec, &mut checks);
-        let settings = execution::check(&spec, &mut checks);
+        let mut settings = execution::check(&spec, &mut checks);
         later::check(&spec, &mut checks);
         let sources = connect::sources(&spec, connectors, &mut checks);
         let sinks = connect::sinks(&spec, connectors, &mut checks);
         execution::check_sinks(&spec, &sinks, &mut checks);
-        match (sources.into_iter().collect(), sinks.into_iter().collect()) {
+        execution::check_transactions(&spec, &sinks, &mut checks);
+        match (sources.into_iter().collect(), sinks.into_iter().collect::<Option<Vec<_>>>()) {
             (Some(sources), Some(sinks)) if checks.faults.is_empty() => {
+                execution::shorten_timeout(&mut settings, &sinks);
                 Ok(Self { spec, written, base, settings, sources, sinks, operator_order })
             }
             _ => Err(checks.into_faults()),

@@ -151,7 +151,7 @@ impl Builder<'_> {
                 type_name: sink.kind.clone(),
                 sink: Arc::clone(&ready.sink),
                 guarantee: ready.guarantee,
-                promise: ready.promise.clone(),
+                promise: ready.sink.promise().unwrap_or_else(|| ready.promise.clone()),
             });
             self.add_node("sinks", index, &sink.uid, sink.parallelism, kind);
         }

@@ -21,7 +21,7 @@ pub use settings::{CheckpointSettings, RestartStrategy, Settings};
 use super::spec::{KeyBy, OnMissingKey};
 use crate::operator::ErrorPolicy;
 use crate::plugin::{Capabilities, Limits, PluginReference};
-use crate::sink::{Guarantee, Sink};
+use crate::sink::{Guarantee, Sink, TransactionalSink};
 use crate::source::Source;
 use serde_json::Value;
 use std::sync::Arc;
@@ -131,7 +131,12 @@ pub struct SinkNode {
 impl SinkNode {
     /// Whether its output becomes visible by commits of completed checkpoints.
     pub fn is_transactional(&self) -> bool {
-        self.guarantee == Guarantee::ExactlyOnce && self.sink.as_two_phase().is_some()
+        self.guarantee == Guarantee::ExactlyOnce && (self.sink.as_two_phase().is_some() || self.sink.as_transactional().is_some())
+    }
+
+    /// Whether it writes inside of transactions that hold the decision.
+    pub fn writes_transactions(&self) -> bool {
+        self.guarantee == Guarantee::ExactlyOnce && self.sink.as_transactional().is_some()
     }
 }
 
@@ -218,6 +223,12 @@ impl Plan {
             NodeKind::Sink(sink) => Some((node, sink)),
             _ => None,
         })
+    }
+
+    /// The sinks whose transactions hold the decision, by their other face.
+    pub fn transactional_sinks(&self) -> impl Iterator<Item = (&Node, &dyn TransactionalSink)> {
+        let writing = self.sinks().filter(|(_, sink)| sink.writes_transactions());
+        writing.filter_map(|(node, sink)| Some((node, sink.sink.as_transactional()?)))
     }
 
     /// The sources in the order of the specification.

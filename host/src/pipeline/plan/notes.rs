@@ -1,6 +1,7 @@
 //! What a person should know about a job, in sentences.
 
 use super::{Exchange, NodeKind, Plan};
+use crate::config::Span;
 use crate::plugin::World;
 
 /// The sentences that hold for a plan.
@@ -11,6 +12,15 @@ pub(super) fn of(plan: &Plan) -> Vec<String> {
         notes.push(format!(
             "The sinks {} become visible one after the other when a checkpoint completes, not at one instant.",
             list(&transactional)
+        ));
+    }
+    if let (Some(checkpointing), Some((node, sink))) = (&plan.settings.checkpointing, plan.transactional_sinks().next())
+        && sink.longest_checkpoint(checkpointing.interval).is_ok_and(|longest| longest <= checkpointing.timeout)
+    {
+        notes.push(format!(
+            "A checkpoint may take {} at most, because the transactions of {} would time out in a longer one.",
+            Span(checkpointing.timeout),
+            node.uid
         ));
     }
     if plan.settings.checkpointing.is_none() {

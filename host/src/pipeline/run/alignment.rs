@@ -84,12 +84,13 @@ impl Alignment {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::checkpoint::protocol::Attempt;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
     fn barrier(sequence: u64) -> Barrier {
         static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
-        Barrier { sequence, checkpoint: sequence, last: false, triggered: *START }
+        Barrier { sequence, checkpoint: sequence, attempt: Attempt::default(), last: false, triggered: *START }
     }
 
     /// Feeds channels of numbered records and barriers in the order of `choices`, holding channels back as told. Returns for each

@@ -5,10 +5,11 @@ use super::exchange::ExchangeWriter;
 use crate::Error;
 use crate::operator::{Operator, Outputs, Times};
 use crate::record::Batch;
-use crate::sink::{Guarantee, SinkWriter};
+use crate::sink::{CheckpointBarrier, Guarantee, SinkWriter};
 use crate::state::StateWriter;
 use crate::telemetry::TaskMetrics;
 use bytes::Bytes;
+use futures::future::try_join_all;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -207,27 +208,25 @@ impl Chain {
         self.flush().await?;
         let mut snapshots = Vec::with_capacity(self.nodes.len());
         for node in &mut self.nodes {
-            match &mut node.work {
-                Work::Source => {}
-                Work::Operator(operator) => {
-                    let mut state = StateWriter::default();
-                    let whole = std::mem::take(&mut node.whole_snapshot);
-                    if whole {
-                        operator.snapshot_all(&mut state).await?
-                    } else {
-                        operator.snapshot(&mut state).await?
-                    }
-                    let file = (!state.is_empty()).then(|| state.finish());
-                    snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole });
+            if let Work::Operator(operator) = &mut node.work {
+                let mut state = StateWriter::default();
+                let whole = std::mem::take(&mut node.whole_snapshot);
+                if whole {
+                    operator.snapshot_all(&mut state).await?
+                } else {
+                    operator.snapshot(&mut state).await?
                 }
-                Work::Sink(writer, guarantee) => {
-                    let prepared = prepare(writer.as_mut(), *guarantee, barrier).await;
-                    let prepared = prepared.map_err(|error| error.within(format!("sink {}", node.uid)))?;
-                    snapshots.push(NodeSnapshot::Sink { uid: Arc::clone(&node.uid), prepared });
-                }
+                let file = (!state.is_empty()).then(|| state.finish());
+                snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole });
             }
         }
+        // Sinks may wait for each other with a barrier, so all have to meet it before any is waited for.
         self.for_all_exchanges(&Element::Barrier(barrier)).await?;
+        let sinks = self.nodes.iter_mut().filter_map(|node| match &mut node.work {
+            Work::Sink(writer, guarantee) => Some(prepare(&node.uid, writer.as_mut(), *guarantee, barrier)),
+            _ => None,
+        });
+        snapshots.extend(try_join_all(sinks).await?);
         Ok(snapshots)
     }
 
@@ -300,12 +299,17 @@ impl Chain {
     }
 }
 
-async fn prepare(writer: &mut dyn SinkWriter, guarantee: Guarantee, barrier: Barrier) -> Result<Vec<Value>, Error> {
-    match guarantee {
-        Guarantee::ExactlyOnce => writer.prepare(barrier.checkpoint).await,
+async fn prepare(uid: &Arc<str>, writer: &mut dyn SinkWriter, guarantee: Guarantee, barrier: Barrier) -> Result<NodeSnapshot, Error> {
+    let prepared = match guarantee {
+        Guarantee::ExactlyOnce => {
+            let Barrier { checkpoint, attempt, last, .. } = barrier;
+            writer.prepare(&CheckpointBarrier { checkpoint, attempt, last }).await
+        }
         Guarantee::AtLeastOnce => writer.flush().await.map(|()| Vec::new()),
         Guarantee::None => Ok(Vec::new()),
-    }
+    };
+    let prepared = prepared.map_err(|error| error.within(format!("sink {uid}")))?;
+    Ok(NodeSnapshot::Sink { uid: Arc::clone(uid), prepared })
 }
 
 /// The time of day, milliseconds since the Unix epoch.

@@ -3,6 +3,7 @@
 //! One channel for each pair of subtasks, bounded in batches: a full one makes the sender wait, which is back-pressure. Barriers and what
 //! else steers the task count for nothing, so that a checkpoint never waits for room.
 
+use crate::checkpoint::protocol::Attempt;
 use crate::record::Batch;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,8 @@ pub(super) struct Barrier {
     pub(super) sequence: u64,
     /// The slot of the log that the checkpoint is to take.
     pub(super) checkpoint: u64,
+    /// Identifies the attempt.
+    pub(super) attempt: Attempt,
     /// Whether sources stop reading behind it.
     pub(super) last: bool,
     /// When the coordinator sent it.
@@ -221,7 +224,7 @@ mod tests {
     }
 
     fn barrier() -> Element {
-        Element::Barrier(Barrier { sequence: 1, checkpoint: 1, last: false, triggered: Instant::now() })
+        Element::Barrier(Barrier { sequence: 1, checkpoint: 1, attempt: Attempt::default(), last: false, triggered: Instant::now() })
     }
 
     #[tokio::test]

@@ -8,7 +8,9 @@ use super::task::{Command, TaskId};
 use super::upload::Acknowledgement;
 use crate::Error;
 use crate::checkpoint::commit::{Completed, Parties, Run, RunError};
+use crate::checkpoint::participants::LastResource;
 use crate::checkpoint::protocol::{Attempt, CheckpointDraft, SourceState, SplitState, SubtaskDraft};
+use crate::sink::{GiveUp, Transactions};
 use crate::source::Split;
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -34,6 +36,8 @@ pub(super) struct InProgress {
     pub(super) synchronous: Duration,
     pub(super) asynchronous: Duration,
     pub(super) start_delay: Duration,
+    /// It took too long, but cannot be given up any more: surely until then it can be committed.
+    pub(super) until: Option<Instant>,
 }
 
 impl Coordinator<'_> {
@@ -59,9 +63,11 @@ impl Coordinator<'_> {
         self.progress.sequence += 1;
         let last = matches!(purpose, Purpose::EndOfInput | Purpose::Stop);
         let checkpoint = self.run.as_ref().map_or(0, |run| run.next_slot().0);
-        let barrier = Barrier { sequence: self.progress.sequence, checkpoint, last, triggered: Instant::now() };
+        let attempt = Attempt::random();
+        let barrier = Barrier { sequence: self.progress.sequence, checkpoint, attempt, last, triggered: Instant::now() };
         let draft = CheckpointDraft {
-            attempt: Attempt::random(),
+            attempt,
+            transactional_ids: self.parties.last_resource.map(LastResource::ids).unwrap_or_default(),
             triggered_at_millis: u64::try_from(super::chain::now_millis()).unwrap_or(0),
             end_of_input: matches!(purpose, Purpose::EndOfInput),
             released: last,
@@ -79,6 +85,7 @@ impl Coordinator<'_> {
             synchronous: Duration::ZERO,
             asynchronous: Duration::ZERO,
             start_delay: Duration::ZERO,
+            until: None,
         });
         self.tell_sources(&Command::Trigger(barrier)).await;
     }
@@ -120,6 +127,10 @@ impl Coordinator<'_> {
                     // The last checkpoint is never given up.
                     Err(RunError::NotDurable(error)) if current.barrier.last && error.retry_helps() => {
                         self.status.warn(&format!("the last checkpoint could not be stored and is tried again: {error}"));
+                        tokio::time::sleep(RETRY_PAUSE).await;
+                    }
+                    Err(RunError::NotDurable(error)) if error.retry_helps() && can_still_be_committed(self.transactions, &mut current)? => {
+                        self.status.warn(&format!("the checkpoint could not be stored and is tried again: {error}"));
                         tokio::time::sleep(RETRY_PAUSE).await;
                     }
                     outcome => break outcome,
@@ -228,14 +239,14 @@ impl Coordinator<'_> {
     pub(super) fn expire_if_due(&mut self) -> Result<(), RunEnd> {
         let Some(timeout) = self.settings.as_ref().map(|settings| settings.timeout) else { return Ok(()) };
         let expired = |current: &mut InProgress| !current.barrier.last && current.barrier.triggered.elapsed() >= timeout;
-        match self.progress.current.take_if(expired) {
-            Some(current) => {
-                let missing = current.missing.len();
-                let reason = format!("not acknowledged by {missing} of {} tasks within {timeout:?}", self.tasks.len());
-                self.give_up(current, &reason)
-            }
-            None => Ok(()),
+        let Some(mut current) = self.progress.current.take_if(expired) else { return Ok(()) };
+        if can_still_be_committed(self.transactions, &mut current)? {
+            self.progress.current = Some(current);
+            return Ok(());
         }
+        let missing = current.missing.len();
+        let reason = format!("not acknowledged by {missing} of {} tasks within {timeout:?}", self.tasks.len());
+        self.give_up(current, &reason)
     }
 
     async fn tell_sources(&self, command: &Command) {
@@ -243,6 +254,23 @@ impl Coordinator<'_> {
             // A task that has failed is noticed where tasks are joined.
             let _gone = task.commands.send(command.clone()).await;
         }
+    }
+}
+
+/// Whether a checkpoint that is in trouble cannot be given up because its transaction has ended; then it is tried for as long as the
+/// transaction lives. False: it may be given up, and its transaction goes on.
+fn can_still_be_committed(transactions: Option<&dyn Transactions>, current: &mut InProgress) -> Result<bool, RunEnd> {
+    let Some(transactions) = transactions else { return Ok(false) };
+    match transactions.give_up(current.draft.attempt) {
+        GiveUp::GivenUp => Ok(false),
+        GiveUp::TooLate(until) if until > Instant::now() => {
+            current.until = Some(until);
+            Ok(true)
+        }
+        GiveUp::TooLate(_) => Err(RunEnd::Failed(Error::external(format!(
+            "checkpoint {} could not be stored before its transaction times out: what it holds is read again",
+            current.barrier.checkpoint
+        )))),
     }
 }
 

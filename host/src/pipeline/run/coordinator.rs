@@ -10,6 +10,7 @@ use crate::checkpoint::commit::{Parties, Run, RunError};
 use crate::checkpoint::protocol::{Attempt, StopRequest};
 use crate::pipeline::plan::CheckpointSettings;
 use crate::pipeline::spec::Retention;
+use crate::sink::Transactions;
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub(super) struct Coordinator<'a> {
     /// The hold on the log; none without checkpointing.
     pub(super) run: Option<Run>,
     pub(super) parties: Parties<'a>,
+    /// What sinks write through whose transactions hold the decision; also one of the parties.
+    pub(super) transactions: Option<&'a dyn Transactions>,
     pub(super) tasks: Vec<TaskHandle>,
     pub(super) running: JoinSet<Result<(), Error>>,
     pub(super) events: mpsc::Receiver<Event>,
@@ -273,7 +276,7 @@ impl Coordinator<'_> {
     fn wake_at(&self) -> Instant {
         let timeout = self.settings.as_ref().map_or(NEVER, |settings| settings.timeout);
         match &self.progress.current {
-            Some(current) if !current.barrier.last => current.barrier.triggered + timeout,
+            Some(current) if !current.barrier.last => current.until.unwrap_or(current.barrier.triggered + timeout),
             Some(_) => Instant::now() + NEVER,
             None => self.progress.next_trigger,
         }

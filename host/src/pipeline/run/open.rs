@@ -10,7 +10,7 @@ use crate::checkpoint::storage::CheckpointStorage;
 use crate::operator::Operator;
 use crate::pipeline::plan::{Node, NodeKind, OperatorNode};
 use crate::record::{KeyGroups, SplitTable};
-use crate::sink::WriterContext;
+use crate::sink::{Transactions, WriterContext};
 use crate::source::{BatchLimits, ReaderContext, Split};
 use crate::state::StateReader;
 use crate::telemetry::TaskMetrics;
@@ -77,6 +77,8 @@ pub(super) struct RunContext {
     pub(super) split_table: SplitTable,
     pub(super) storage: Option<Arc<dyn CheckpointStorage>>,
     pub(super) operators: Arc<dyn OpenOperator>,
+    /// What sinks write through whose transactions hold the decision.
+    pub(super) transactions: Option<Arc<dyn Transactions>>,
 }
 
 /// What a task reads, still to be opened.
@@ -144,6 +146,7 @@ async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result
                 parallelism: usize::from(node.parallelism),
                 generation: context.generation,
                 split_table: context.split_table.clone(),
+                transactions: context.transactions.as_ref().filter(|_| sink.writes_transactions()).map(Arc::clone),
             });
             let writer = writer.await.map_err(|error| error.within(format!("sink {}", node.uid)))?;
             (Work::Sink(writer, sink.guarantee), false)

@@ -10,13 +10,14 @@ use super::task::Task;
 use super::upload::{Event, StateFolder, Uploader};
 use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
-use crate::checkpoint::participants::{Environment, StartHooks, System};
+use crate::checkpoint::participants::{Environment, LastResource, StartHooks, System};
 use crate::checkpoint::protocol::fork::StartFrom;
 use crate::checkpoint::protocol::{JobName, JobSnapshot, Manifest};
 use crate::checkpoint::recovery::{FilesAt, Recovered, StartError, StartOptions, StartRequest, Started, Starter};
 use crate::checkpoint::storage::CheckpointStorage;
 use crate::pipeline::plan::{NodeKind, Plan};
 use crate::record::SplitTable;
+use crate::sink::{RunIdentity, TransactionContext, Transactions};
 use crate::telemetry::JobMetrics;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,13 +107,17 @@ impl Supervisor {
         let mut restarts = Restarts::new(self.plan.settings.restart);
         let (mut restarted, mut isolation_steps) = (0, 0);
         let mut starter = Starter::new(&System);
+        let transactions = match self.open_transactions().await {
+            Ok(transactions) => transactions,
+            Err(error) => return JobEnd::Failed(error),
+        };
         loop {
-            let failure = match self.begin_unless_ended(&parties, &mut starter, control).await {
-                Ok(Ok(beginning)) => match self.run_once(beginning, &parties, restarted, control).await {
-                    Ok(end) => return end,
-                    Err(failure) => failure,
-                },
-                Ok(Err(end)) => return end,
+            let attempt = self.start_and_run(&parties, transactions.as_ref(), &mut starter, restarted, control).await;
+            if let Some(transactions) = &transactions {
+                transactions.end().await;
+            }
+            let failure = match attempt {
+                Ok(end) => return end,
                 Err(failure) => failure,
             };
             if !failure.retry_helps() {
@@ -142,23 +147,57 @@ impl Supervisor {
         }
     }
 
+    /// Opens what the exactly-once sinks that hold the decision in their transactions write through, if there are such.
+    async fn open_transactions(&self) -> Result<Option<Arc<dyn Transactions>>, Error> {
+        let Some(checkpointing) = &self.plan.settings.checkpointing else { return Ok(None) };
+        let Some((node, sink)) = self.plan.transactional_sinks().next() else { return Ok(None) };
+        let context =
+            TransactionContext { job: self.plan.name.clone(), checkpointing: checkpointing.clone(), metrics: Arc::clone(&self.metrics) };
+        let opened = sink.open(context).await;
+        opened.map(Some).map_err(|error| error.within(format!("sink {}", node.uid)))
+    }
+
+    /// Starts the job where it stands and runs it once. An error is a failure after which it may be restarted.
+    async fn start_and_run(
+        &self,
+        parties: &PlanParties,
+        transactions: Option<&Arc<dyn Transactions>>,
+        starter: &mut Starter,
+        restarted: u64,
+        control: &mut mpsc::Receiver<JobCommand>,
+    ) -> Result<JobEnd, Error> {
+        match self.begin_unless_ended(parties, transactions, starter, control).await? {
+            Ok(beginning) => self.run_once(beginning, parties, transactions, restarted, control).await,
+            Err(end) => Ok(end),
+        }
+    }
+
     /// Finds out where the job stands, as [`begin`](Self::begin) does. That may take as long as a commit is tried again, so a job that is
     /// stopped or cancelled meanwhile ends where it stands: to break off here is like a crash, which the next start repairs.
     async fn begin_unless_ended(
         &self,
         parties: &PlanParties,
+        transactions: Option<&Arc<dyn Transactions>>,
         starter: &mut Starter,
         control: &mut mpsc::Receiver<JobCommand>,
     ) -> Result<Result<Beginning, JobEnd>, Error> {
         tokio::select! {
             biased;
-            begun = self.begin(parties, starter) => begun,
+            begun = self.begin(parties, transactions, starter) => begun,
             end = ended_by_command(control, "the job is starting") => Ok(Err(end)),
         }
     }
 
     /// Finds out where the job stands. The inner error is an end, the outer one a failure that may be tried again.
-    async fn begin(&self, parties: &PlanParties, starter: &mut Starter) -> Result<Result<Beginning, JobEnd>, Error> {
+    async fn begin(
+        &self,
+        parties: &PlanParties,
+        transactions: Option<&Arc<dyn Transactions>>,
+        starter: &mut Starter,
+    ) -> Result<Result<Beginning, JobEnd>, Error> {
+        for (node, sink) in self.plan.sinks() {
+            sink.sink.verify().await.map_err(|error| error.within(format!("sink {}", node.uid)))?;
+        }
         let Some(storage) = &self.storage else {
             return Ok(Ok(self.begin_without_checkpoints(parties).await?));
         };
@@ -173,7 +212,7 @@ impl Supervisor {
             guarantee: parties.guarantee(),
             hooks: parties,
             participants: parties,
-            last_resource: None,
+            last_resource: transactions.map(|transactions| &**transactions as &dyn LastResource),
         };
         match starter.start(&request).await {
             Ok(Started::Running(recovered)) => Ok(Ok(self.recovered(*recovered))),
@@ -210,15 +249,22 @@ impl Supervisor {
         &self,
         mut beginning: Beginning,
         parties: &PlanParties,
+        transactions: Option<&Arc<dyn Transactions>>,
         restarted: u64,
         control: &mut mpsc::Receiver<JobCommand>,
     ) -> Result<JobEnd, Error> {
         self.resolve_new_sources(&mut beginning).await?;
+        if let (Some(transactions), Some(run)) = (transactions, &beginning.run) {
+            let writers = self.plan.sinks().filter(|(_, sink)| sink.writes_transactions());
+            let writers = writers.map(|(node, _)| usize::from(node.parallelism)).sum();
+            let identity = RunIdentity { job: run.job().clone(), storage: run.log().storage_id(), generation: run.generation() };
+            transactions.begin(identity, writers).await?;
+        }
         let split_table = SplitTable::default();
         let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.metrics, &split_table, &self.dropped)?;
-        let context = self.context(&beginning, restarted, split_table);
+        let context = self.context(&beginning, restarted, split_table, transactions);
         let stop_was_asked = beginning.restored.as_ref().is_some_and(|restored| restored.snapshot.pending_stop.is_some());
-        let mut coordinator = self.coordinator(&mut beginning, parties, tasks, &context, control);
+        let mut coordinator = self.coordinator(&mut beginning, parties, transactions, tasks, &context, control);
         if stop_was_asked {
             tracing::info!("a stop was asked for before the job ended: it is finished now");
             coordinator.progress.stop();
@@ -249,8 +295,15 @@ impl Supervisor {
         Ok(())
     }
 
-    fn context(&self, beginning: &Beginning, restarts: u64, split_table: SplitTable) -> RunContext {
+    fn context(
+        &self,
+        beginning: &Beginning,
+        restarts: u64,
+        split_table: SplitTable,
+        transactions: Option<&Arc<dyn Transactions>>,
+    ) -> RunContext {
         RunContext {
+            transactions: transactions.cloned(),
             job: beginning.run.as_ref().map_or_else(|| self.plan.name.clone(), |run| run.job().to_string()),
             // Without checkpoints there are no generations: names of files are kept apart by the time of the start.
             generation: beginning.run.as_ref().map_or_else(|| System.now_millis(), |run| run.generation().0),
@@ -267,6 +320,7 @@ impl Supervisor {
         &'a self,
         beginning: &mut Beginning,
         parties: &'a PlanParties,
+        transactions: Option<&'a Arc<dyn Transactions>>,
         tasks: Vec<TaskPlan>,
         context: &RunContext,
         control: &'a mut mpsc::Receiver<JobCommand>,
@@ -288,7 +342,11 @@ impl Supervisor {
         Coordinator {
             settings: self.plan.settings.checkpointing.clone(),
             run: beginning.run.take(),
-            parties: Parties { participants: parties, last_resource: None },
+            parties: Parties {
+                participants: parties,
+                last_resource: transactions.map(|transactions| &**transactions as &dyn LastResource),
+            },
+            transactions: transactions.map(|transactions| &**transactions),
             tasks: handles,
             running,
             events,

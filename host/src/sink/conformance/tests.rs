@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::Error;
-use crate::sink::TwoPhaseSink;
+use crate::sink::{CheckpointBarrier, TwoPhaseSink};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
@@ -103,7 +103,7 @@ impl SinkWriter for MemoryWriter {
         Ok(())
     }
 
-    async fn prepare(&mut self, _checkpoint: u64) -> Result<Vec<Value>, Error> {
+    async fn prepare(&mut self, _barrier: &CheckpointBarrier) -> Result<Vec<Value>, Error> {
         if !self.two_phase {
             return Err(Error::internal("this sink does not prepare"));
         }

@@ -1,7 +1,8 @@
 //! The suite for sinks that are exactly-once by two-phase commit.
 
 use super::{Fixture, JOB, Outcome, Place, Report, Violation, expect, open, open_for, write};
-use crate::sink::{Sink, SinkWriter, TwoPhaseSink};
+use crate::checkpoint::protocol::Attempt;
+use crate::sink::{CheckpointBarrier, Sink, SinkWriter, TwoPhaseSink};
 use serde_json::Value;
 use std::ops::Range;
 
@@ -34,7 +35,10 @@ fn face(sink: &dyn Sink) -> Result<&dyn TwoPhaseSink, String> {
 }
 
 async fn prepare(writer: &mut dyn SinkWriter, checkpoint: u64) -> Result<Vec<Value>, String> {
-    writer.prepare(checkpoint).await.map_err(|error| format!("prepare: {}", error.chain()))
+    writer
+        .prepare(&CheckpointBarrier { checkpoint, attempt: Attempt::random(), last: false })
+        .await
+        .map_err(|error| format!("prepare: {}", error.chain()))
 }
 
 /// Commits as a new process does.

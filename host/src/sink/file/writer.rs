@@ -8,7 +8,7 @@ use super::prepared::Prepared;
 use crate::Error;
 use crate::checkpoint::failpoints::crash_point;
 use crate::record::Batch;
-use crate::sink::{Guarantee, SinkWriter, WriterContext};
+use crate::sink::{CheckpointBarrier, Guarantee, SinkWriter, WriterContext};
 use async_trait::async_trait;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ impl SinkWriter for FileWriter {
         self.blocking(Work::flush).await
     }
 
-    async fn prepare(&mut self, _checkpoint: u64) -> Result<Vec<Value>, Error> {
+    async fn prepare(&mut self, _barrier: &CheckpointBarrier) -> Result<Vec<Value>, Error> {
         let prepared = self.blocking(Work::prepare).await?;
         prepared.iter().map(Prepared::to_value).collect()
     }

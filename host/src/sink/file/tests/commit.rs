@@ -13,7 +13,7 @@ async fn the_manifest_names_a_file_by_length_and_checksum() {
     let sink = exactly_once(folder.path(), json!({}));
     let mut writer = writer(&sink, 7).await;
     writer.write(&batch(["a", "b"])).await.unwrap();
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     let at = folder.path().to_str().unwrap();
     let name = "part-out@job-00000-000007-000000000.jsonl";
     let crc32 = crc32fast::hash(b"a\nb\n");
@@ -47,7 +47,7 @@ async fn a_crash_between_the_two_steps_of_a_rename_is_repaired_by_the_next_commi
     let sink = exactly_once(folder.path(), json!({}));
     let mut writer = writer(&sink, 1).await;
     writer.write(&batch(["a"])).await.unwrap();
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     fs::hard_link(path(&prepared[0], "pending"), path(&prepared[0], "target")).unwrap();
     commit(&sink, &prepared).await.unwrap();
     assert_eq!(lines(folder.path()), ["a"]);
@@ -60,7 +60,7 @@ async fn a_crash_in_the_middle_of_a_commit_is_gone_on_with() {
     let sink = exactly_once(folder.path(), json!({"partition-by": {"pointer": ""}}));
     let mut writer = writer(&sink, 1).await;
     writer.write(&batch(["1", "2", "3"])).await.unwrap();
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     assert_eq!(prepared.len(), 3);
     commit(&sink, &prepared[..1]).await.unwrap();
     let restarted = exactly_once(folder.path(), json!({}));
@@ -76,7 +76,7 @@ async fn another_file_under_the_name_is_never_overwritten() {
     let sink = exactly_once(folder.path(), json!({}));
     let mut writer = writer(&sink, 1).await;
     writer.write(&batch(["right"])).await.unwrap();
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     let target = path(&prepared[0], "target");
     // Of the same length.
     fs::write(&target, "wrong\n").unwrap();
@@ -95,7 +95,7 @@ async fn a_committed_file_that_was_changed_or_moved_is_not_called_done() {
     let sink = exactly_once(folder.path(), json!({}));
     let mut writer = writer(&sink, 1).await;
     writer.write(&batch(["right"])).await.unwrap();
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     commit(&sink, &prepared).await.unwrap();
     let target = path(&prepared[0], "target");
     fs::write(&target, "tight\n").unwrap();
@@ -114,7 +114,7 @@ async fn a_damaged_pending_file_is_not_made_visible() {
     let sink = exactly_once(folder.path(), json!({}));
     let mut writer = writer(&sink, 1).await;
     writer.write(&batch(["a", "b"])).await.unwrap();
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     fs::write(path(&prepared[0], "pending"), "a\n").unwrap();
     let message = commit(&sink, &prepared).await.unwrap_err().chain();
     assert!(message.contains("2 bytes instead of 4"), "{message}");
@@ -127,7 +127,7 @@ async fn work_is_committed_where_it_was_prepared_though_the_path_has_changed() {
     let sink = exactly_once(old.path(), json!({}));
     let mut writer = writer(&sink, 1).await;
     writer.write(&batch(["a"])).await.unwrap();
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     commit(&exactly_once(new.path(), json!({})), &prepared).await.unwrap();
     assert_eq!(lines(old.path()), ["a"]);
 }

@@ -46,13 +46,13 @@ async fn a_full_disk_is_named_and_a_new_writer_goes_on_when_there_is_space() {
     assert!(message.contains(folder.to_str().unwrap()) && message.contains("free space"), "{message}");
     assert!(error.retry_helps());
     // What it holds is unknown now, so it must not prepare it.
-    let message = first.prepare(1).await.unwrap_err().to_string();
+    let message = first.prepare(&barrier()).await.unwrap_err().to_string();
     assert!(message.contains("failed or was cancelled before"), "{message}");
     drop(first);
     clean_up(&sink, 2, &[]).await;
     let mut second = writer(&sink, 2).await;
     second.write(&batch(["small"])).await.unwrap();
-    let prepared = second.prepare(1).await.unwrap();
+    let prepared = second.prepare(&barrier()).await.unwrap();
     commit(&sink, &prepared).await.unwrap();
     assert_eq!(lines(&folder), ["small"]);
 }
@@ -66,7 +66,7 @@ async fn a_disk_that_fills_at_prepare_prepares_nothing() {
     for partition in 0..4 {
         writer.write(&batch([format!(r#"{{"p":{partition},"x":"{}"}}"#, "x".repeat(100 << 10))])).await.unwrap();
     }
-    let message = writer.prepare(1).await.unwrap_err().chain();
+    let message = writer.prepare(&barrier()).await.unwrap_err().chain();
     assert!(message.contains("free space"), "{message}");
     assert!(lines(&disk.path()).is_empty());
 }
@@ -113,7 +113,7 @@ async fn a_folder_that_disappears_is_named() {
     let mut writer = writer(&sink, 1).await;
     writer.write(&batch(vec!["x".repeat(300 << 10)])).await.unwrap();
     fs::remove_dir_all(&out).unwrap();
-    let message = writer.prepare(1).await.unwrap_err().chain();
+    let message = writer.prepare(&barrier()).await.unwrap_err().chain();
     assert!(message.contains(out.to_str().unwrap()), "{message}");
 }
 

@@ -8,8 +8,9 @@ mod suite;
 mod writing;
 
 use super::FileType;
+use crate::checkpoint::protocol::Attempt;
 use crate::record::{Batch, Origin, Row, SplitTable};
-use crate::sink::{Guarantee, Sink, SinkType, SinkWriter, WriterContext};
+use crate::sink::{CheckpointBarrier, Guarantee, Sink, SinkType, SinkWriter, WriterContext};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,8 +30,20 @@ fn exactly_once(folder: &Path, more: Value) -> Arc<dyn Sink> {
     sink(folder, Guarantee::ExactlyOnce, more)
 }
 
+fn barrier() -> CheckpointBarrier {
+    CheckpointBarrier { checkpoint: 1, attempt: Attempt::random(), last: false }
+}
+
 fn context(job: &str, generation: u64) -> WriterContext {
-    WriterContext { job: job.to_owned(), uid: "out".to_owned(), subtask: 0, parallelism: 1, generation, split_table: SplitTable::default() }
+    WriterContext {
+        job: job.to_owned(),
+        uid: "out".to_owned(),
+        subtask: 0,
+        parallelism: 1,
+        generation,
+        split_table: SplitTable::default(),
+        transactions: None,
+    }
 }
 
 async fn writer(sink: &Arc<dyn Sink>, generation: u64) -> Box<dyn SinkWriter> {

@@ -4,7 +4,7 @@ use super::*;
 use std::time::Duration;
 
 async fn prepare_and_commit(sink: &Arc<dyn Sink>, writer: &mut dyn SinkWriter) -> usize {
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     commit(sink, &prepared).await.unwrap();
     prepared.len()
 }
@@ -119,7 +119,7 @@ async fn a_run_that_counts_generations_anew_takes_other_names() {
         let sink = exactly_once(folder.path(), json!({}));
         let mut writer = writer(&sink, 1).await;
         writer.write(&batch([value])).await.unwrap();
-        let prepared = writer.prepare(1).await.unwrap();
+        let prepared = writer.prepare(&barrier()).await.unwrap();
         // The second one is left pending: its name is taken as well.
         if value != "b" {
             commit(&sink, &prepared).await.unwrap();
@@ -135,7 +135,7 @@ async fn close_leaves_nothing_that_no_checkpoint_names() {
     let sink = exactly_once(folder.path(), json!({"roll-size": "100 KiB"}));
     let mut writer = writer(&sink, 1).await;
     writer.write(&batch(["a"])).await.unwrap();
-    let prepared = writer.prepare(1).await.unwrap();
+    let prepared = writer.prepare(&barrier()).await.unwrap();
     writer.write(&batch(vec!["x".repeat(60 << 10); 7])).await.unwrap();
     assert!(hidden(folder.path()).len() > 1);
     writer.close().await.unwrap();
@@ -177,5 +177,5 @@ async fn at_least_once_is_visible_when_files_roll_and_cleans_up_after_dead_runs(
     writer.close().await.unwrap();
     assert_eq!(lines(folder.path()).len(), 4);
     assert!(sink.as_two_phase().is_none());
-    assert!(writer.prepare(1).await.is_err());
+    assert!(writer.prepare(&barrier()).await.is_err());
 }
