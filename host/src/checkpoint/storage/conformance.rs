@@ -176,6 +176,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_deleted_object_takes_what_a_killed_writer_left_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = open(&directory.path().display().to_string(), StorageOptions::default()).await.unwrap();
+        assert_eq!(storage.create("job/chk-1/_metadata", Bytes::from_static(b"x")).await.unwrap(), Created::Now);
+        std::fs::write(directory.path().join("job/chk-1/_metadata#1"), b"half").unwrap();
+        assert_eq!(storage.list("job").await.unwrap().len(), 1);
+        storage.delete("job/chk-1/_metadata").await.unwrap();
+        assert!(!directory.path().join("job/chk-1").exists());
+    }
+
+    #[tokio::test]
     async fn the_suite_finds_a_storage_that_ignores_the_condition() {
         let inner = open("memory:///", StorageOptions::default()).await.unwrap();
         let faulty = Arc::new(FaultyStorage::new(inner));

@@ -111,6 +111,18 @@ impl ObjectStorage {
         }
     }
 
+    /// In a local directory: removes what a process that was killed while it wrote `path` left beside it. A put that
+    /// is under way there fails and is tried again.
+    async fn remove_unfinished(&self, path: &str) -> Result<(), StorageError> {
+        let Some(root) = &self.directory else {
+            return Ok(());
+        };
+        let file = root.join(path);
+        let removed = tokio::task::spawn_blocking(move || remove_staged(&file)).await;
+        let result = removed.map_err(std::io::Error::other).and_then(|removed| removed);
+        result.map_err(|error| self.error("removing leftovers of", path, StorageErrorClass::Unavailable, error.into()))
+    }
+
     /// Makes the directory entry of `path` durable: what an earlier call linked and did not sync counts only then.
     async fn sync_directory(&self, path: &str) -> Result<(), StorageError> {
         let Some(root) = &self.directory else {
@@ -127,6 +139,28 @@ impl ObjectStorage {
         let result = synced.await.map_err(std::io::Error::other).and_then(|synced| synced);
         result.map_err(|error| self.error("syncing the folder of", path, StorageErrorClass::Unavailable, error.into()))
     }
+}
+
+/// Removes files named like `file` with a `#` behind.
+fn remove_staged(file: &std::path::Path) -> std::io::Result<()> {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {
+        return Ok(());
+    };
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let prefix = format!("{name}#");
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+            match std::fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 enum Failed {
@@ -224,6 +258,7 @@ impl CheckpointStorage for ObjectStorage {
     async fn delete(&self, path: &str) -> Result<(), StorageError> {
         let operation = "deleting";
         let location = self.location(operation, path)?;
+        self.remove_unfinished(path).await?;
         match self.repeated(operation, path, || self.store.delete(&location)).await {
             Ok(()) | Err(Failed::NotFound) => Ok(()),
             Err(Failed::Error(error)) => Err(error),
