@@ -4,8 +4,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use super::super::protocol::Slot;
 use super::super::protocol::fork::StartFrom;
-use super::super::protocol::{ManifestKind, Slot};
 use super::process::{End, Wish, run};
 use super::world::{Budget, Counts, Late, POSITIONS, SINKS, Shared, World};
 
@@ -301,8 +301,7 @@ impl Scheduler {
     /// A `forked` entry may have arrived late, behind the end of the job: then there is another one to finish.
     fn newest_is_finished(&self) -> bool {
         let world = self.world.lock();
-        let newest = world.newest_entry(&world.newest_incarnation());
-        newest.is_some_and(|manifest| manifest.kind == ManifestKind::Final)
+        world.is_finished(&world.newest_incarnation())
     }
 
     /// A person starts the job as it is. An unfinished fork that may not repeat output is told that it may.

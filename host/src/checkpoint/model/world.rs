@@ -238,6 +238,13 @@ impl World {
         self.newest_entry(job).is_some_and(|manifest| manifest.forked_by().is_some())
     }
 
+    /// Whether the end of an incarnation is in its log. A superseded run may have put a copy behind it.
+    pub(super) fn is_finished(&self, job: &JobId) -> bool {
+        let folder = format!("{job}/chk-");
+        let entries = self.objects.iter().filter(|(path, _)| path.starts_with(&folder));
+        entries.filter_map(|(_, content)| envelope::decode(content).ok()).any(|manifest| manifest.kind == ManifestKind::Final)
+    }
+
     /// The incarnation that counts.
     pub(super) fn newest_incarnation(&self) -> JobId {
         let mut job = super::super::protocol::JobName::new(JOB).unwrap().first_incarnation();
