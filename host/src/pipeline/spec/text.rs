@@ -5,18 +5,23 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// Reads a text: JSON when it begins with a brace, YAML otherwise.
+/// Reads a text: JSON when it begins with a brace and a quoted key, YAML otherwise.
 ///
 /// # Errors
 /// The first fault, with line and column.
 pub(in crate::pipeline) fn parse(text: &str) -> Result<Value, Fault> {
-    let tree = if text.trim_start().starts_with('{') { parse_json(text) } else { parse_yaml(text) };
+    let tree = if is_json(text) { parse_json(text) } else { parse_yaml(text) };
     match tree {
         Ok(Tree(Value::Null)) => Err(Fault::new("", "the document is empty; a job has a name, sources and sinks")),
         Ok(Tree(value @ Value::Object(_))) => Ok(value),
         Ok(_) => Err(Fault::new("", "the document is no object with keys; a job has a name, sources and sinks")),
         Err(message) => Err(Fault::new("", message)),
     }
+}
+
+/// YAML may begin with a brace as well, and takes most of JSON, but not with the same escapes and the same faults.
+fn is_json(text: &str) -> bool {
+    text.trim_start().strip_prefix('{').is_some_and(|rest| rest.trim_start().starts_with(['"', '}']))
 }
 
 fn parse_json(text: &str) -> Result<Tree, String> {
@@ -127,6 +132,7 @@ mod tests {
         let yaml = "name: orders\nsources:\n  - {uid: a, type: file, count: 3, on: true, rate: 0.5, none: }\n";
         let json = r#"{"name": "orders", "sources": [{"uid": "a", "type": "file", "count": 3, "on": true, "rate": 0.5, "none": null}]}"#;
         assert_eq!(parse(yaml).unwrap(), parse(json).unwrap());
+        assert_eq!(parse("{name: orders}").unwrap(), parse("name: orders").unwrap());
     }
 
     #[test]
