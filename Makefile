@@ -4,6 +4,11 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 KILLS ?= 2
 RECORDS ?= 1000000
+# Kafka over TLS and SASL where OpenSSL's development files are at hand.
+TLS := $(shell pkg-config --exists openssl 2>/dev/null && echo waterwheel/kafka-tls)
+comma := ,
+FEATURES := $(if $(TLS),--features $(TLS))
+TEST_FEATURES := --features waterwheel/testing,waterwheel/failpoints$(if $(TLS),$(comma)$(TLS))
 # Seeds and counts of the long forms, for `make soak`.
 SOAK_KILLS ?= 500
 SOAK_HISTORIES ?= 100000
@@ -12,7 +17,7 @@ SOAK_HISTORIES ?= 100000
 
 # Always the whole workspace: cargo unites the features of what is built together, and other sets of packages would build wasmtime again.
 build: ## The release binary, at target/release/waterwheel.
-	$(CARGO) build --release --workspace
+	$(CARGO) build --release --workspace $(FEATURES)
 
 plugins: ## The sample plugins, at target/plugins.
 	plugins/build.sh
@@ -22,22 +27,22 @@ demo: $(if $(WATERWHEEL_BUILT),,build plugins) ## A stateful job that survives b
 	$(TARGET)/release/quickstart --waterwheel $(TARGET)/release/waterwheel --kills $(KILLS) --records $(RECORDS)
 
 test: plugins ## All tests, and the commands of the README as they stand.
-	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace --lib --bins --tests --features waterwheel/testing,waterwheel/failpoints
-	$(CARGO) build --release --workspace --features waterwheel/testing,waterwheel/failpoints
+	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace $(TEST_FEATURES)
+	$(CARGO) build --release --workspace $(TEST_FEATURES)
 	WATERWHEEL_BUILT=1 tests/readme.sh
 
 soak: plugins ## The long forms of the tests.
 	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) WATERWHEEL_KILLS=$(SOAK_KILLS) WATERWHEEL_HISTORIES=$(SOAK_HISTORIES) \
-		$(CARGO) test --release --workspace --lib --bins --tests --features waterwheel/testing,waterwheel/failpoints
+		$(CARGO) test --release --workspace $(TEST_FEATURES)
 
 lint: ## Formatting, lints, documentation.
 	tests/wit-golden.sh
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --release --workspace --all-targets --features waterwheel/testing,waterwheel/failpoints -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --document-private-items --lib
+	$(CARGO) clippy --release --workspace --all-targets $(TEST_FEATURES) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps --document-private-items --lib $(FEATURES)
 
 bench: plugins ## Figures, and ratios of figures of one run; a table, and JSON in target/bench.
-	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) bench --workspace --bench suite
+	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) bench --workspace --bench suite $(FEATURES)
 
 docs: ## The documentation of the library and the SDK, at target/doc.
-	$(CARGO) doc --release --workspace --no-deps --lib
+	$(CARGO) doc --release --workspace --no-deps --lib $(FEATURES)

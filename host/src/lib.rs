@@ -32,5 +32,9 @@ pub mod source;
 pub mod state;
 pub mod telemetry;
 
+/// What the traits are written with: `#[async_trait]` on an implementation, and the schemas of options.
+pub use async_trait::async_trait;
+pub use schemars;
+
 pub use error::Error;
 pub use host::Host;

@@ -16,7 +16,7 @@ mod handle;
 mod operators;
 mod start;
 
-pub use crate::pipeline::run::JobEnd;
+pub use crate::pipeline::run::{JobEnd, JobState, JobStatus, NodeStatus};
 pub use handle::{JobControl, JobHandle};
 pub use start::{SubmitError, SubmitOptions};
 
@@ -31,6 +31,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Runs jobs. Cheap to clone; all clones are one host.
+///
+/// A job in code, with a checkpoint every second, watched until it ends:
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use waterwheel::Host;
+/// use waterwheel::host::SubmitOptions;
+/// use waterwheel::pipeline::JobBuilder;
+/// use waterwheel::pipeline::spec::{SinkSpec, SourceSpec};
+/// use waterwheel::sink::Guarantee;
+///
+/// let host = Host::builder().plugin_cache("compiled").build()?;
+/// let spec = JobBuilder::new("copy")
+///     .source(SourceSpec::new("in", "file").option("path", "in.jsonl"))
+///     .sink(SinkSpec::new("out", "file").input("in").guarantee(Guarantee::ExactlyOnce).option("path", "out"))
+///     .checkpoint_every(Duration::from_secs(1), "checkpoints")
+///     .build();
+/// let handle = host.submit(&host.check_job(&spec, ".")?, SubmitOptions::default()).await?;
+/// let mut control = handle.control();
+/// while !control.status().state.is_terminal() && control.changed().await {
+///     println!("{:?}, {:?}", control.status().state, control.status().checkpoints.counts);
+/// }
+/// println!("{:?}", handle.wait().await);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Its own sources and sinks are made known by [`HostBuilder::source`] and [`HostBuilder::sink`].
 #[derive(Clone, Debug)]
 pub struct Host {
     connectors: Arc<Connectors>,

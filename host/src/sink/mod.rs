@@ -78,6 +78,45 @@ pub struct CheckpointBarrier {
 }
 
 /// A sink of a job: opens writers.
+///
+/// One that appends values to a file, at least once:
+///
+/// ```
+/// use async_trait::async_trait;
+/// use std::fs::{File, OpenOptions};
+/// use std::io::Write;
+/// use waterwheel::Error;
+/// use waterwheel::record::Batch;
+/// use waterwheel::sink::{Sink, SinkWriter, WriterContext};
+///
+/// #[derive(Debug)]
+/// struct Append;
+///
+/// #[async_trait]
+/// impl Sink for Append {
+///     async fn open(&self, context: WriterContext) -> Result<Box<dyn SinkWriter>, Error> {
+///         let name = format!("{}-{}.txt", context.uid, context.subtask);
+///         let file = OpenOptions::new().create(true).append(true).open(&name);
+///         Ok(Box::new(Writer(file.map_err(|error| Error::external(format!("{name} cannot be opened")).caused_by(error))?)))
+///     }
+/// }
+///
+/// struct Writer(File);
+///
+/// #[async_trait]
+/// impl SinkWriter for Writer {
+///     async fn write(&mut self, batch: &Batch) -> Result<(), Error> {
+///         let lines: Vec<u8> = batch.rows().flat_map(|row| [row.value.unwrap_or_default(), b"\n"]).flatten().copied().collect();
+///         self.0.write_all(&lines).map_err(|error| Error::external("the file cannot be written").caused_by(error))
+///     }
+///
+///     async fn flush(&mut self) -> Result<(), Error> {
+///         self.0.sync_data().map_err(|error| Error::external("the file cannot be synced").caused_by(error))
+///     }
+/// }
+/// ```
+///
+/// A [`SinkType`] makes it known to a host; the suite in `conformance` (feature `testing`) checks it.
 #[async_trait]
 pub trait Sink: Send + Sync + Debug {
     /// Opens the writer of one subtask.
@@ -135,6 +174,75 @@ pub trait SinkWriter: Send {
 /// 1. Nothing is visible before `commit`.
 /// 2. `commit` and `abort` are idempotent, and checked: a commit that finds neither the prepared work nor its result fails and names what is missing.
 /// 3. Prepared work survives the process.
+///
+/// Of a sink whose writers leave each part as `NAME.pending` at [`SinkWriter::prepare`], where NAME holds job, generation and a counter, and answer
+/// with the name:
+///
+/// ```
+/// use async_trait::async_trait;
+/// use serde_json::Value;
+/// use std::path::{Path, PathBuf};
+/// use waterwheel::Error;
+/// use waterwheel::sink::TwoPhaseSink;
+///
+/// struct Parts(PathBuf);
+///
+/// impl Parts {
+///     /// Where a part is, prepared and committed.
+///     fn paths(&self, prepared: &Value) -> (PathBuf, PathBuf) {
+///         let name = prepared.as_str().unwrap_or_default();
+///         (self.0.join(format!("{name}.pending")), self.0.join(name))
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl TwoPhaseSink for Parts {
+///     async fn commit(&self, prepared: &[Value]) -> Result<(), Error> {
+///         for part in prepared {
+///             let (pending, visible) = self.paths(part);
+///             match std::fs::rename(&pending, &visible) {
+///                 Ok(()) => {}
+///                 // Committed before a crash. Neither here nor there is an error, never "done already".
+///                 Err(_) if !pending.exists() && visible.exists() => {}
+///                 Err(error) => return Err(Error::external(format!("{part} cannot be committed")).caused_by(error)),
+///             }
+///         }
+///         Ok(())
+///     }
+///
+///     async fn abort(&self, prepared: &[Value]) -> Result<(), Error> {
+///         prepared.iter().try_for_each(|part| remove(&self.paths(part).0))
+///     }
+///
+///     async fn clean_up(&self, job: &str, below: u64, keep: &[Value]) -> Result<(), Error> {
+///         let unreadable = |error: std::io::Error| Error::external("the parts cannot be listed").caused_by(error);
+///         for entry in std::fs::read_dir(&self.0).map_err(unreadable)? {
+///             let path = entry.map_err(unreadable)?.path();
+///             let kept = keep.iter().any(|part| self.paths(part).0 == path);
+///             if !kept && is_leftover(&path, job, below) {
+///                 remove(&path)?;
+///             }
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// /// What is gone already need not be removed.
+/// fn remove(path: &Path) -> Result<(), Error> {
+///     match std::fs::remove_file(path) {
+///         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::external("a part cannot be removed").caused_by(error)),
+///         _ => Ok(()),
+///     }
+/// }
+///
+/// /// Whether a path is that of a part `JOB.GENERATION.COUNTER.pending` of this job, and of a generation below.
+/// fn is_leftover(path: &Path, job: &str, below: u64) -> bool {
+///     let name = path.file_name().and_then(|name| name.to_str());
+///     let rest = name.and_then(|name| name.strip_suffix(".pending")?.strip_prefix(job)?.strip_prefix('.'));
+///     let generation = rest.and_then(|rest| rest.split('.').next()?.parse::<u64>().ok());
+///     generation.is_some_and(|generation| generation < below)
+/// }
+/// ```
 #[async_trait]
 pub trait TwoPhaseSink: Send + Sync {
     /// Makes prepared work visible, in the order given. Called again with the same work after a crash.

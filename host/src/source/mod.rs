@@ -84,6 +84,71 @@ pub enum ReadStatus {
 }
 
 /// A source of a job: finds the splits and opens readers of them.
+///
+/// Numbers that never end, in one split whose position is the next number:
+///
+/// ```
+/// use async_trait::async_trait;
+/// use serde_json::json;
+/// use std::collections::BTreeSet;
+/// use waterwheel::Error;
+/// use waterwheel::record::{Batch, Origin, Row};
+/// use waterwheel::source::{ReadStatus, ReaderContext, Source, SourceReader, Split};
+///
+/// #[derive(Debug)]
+/// struct Numbers;
+///
+/// #[async_trait]
+/// impl Source for Numbers {
+///     async fn discover(&self, known: &BTreeSet<String>) -> Result<Vec<Split>, Error> {
+///         let all = Split { id: "all".into(), position: json!(0), stop: None, finished: false };
+///         Ok(if known.is_empty() { vec![all] } else { Vec::new() })
+///     }
+///
+///     fn is_bounded(&self) -> bool {
+///         false
+///     }
+///
+///     async fn open(&self, context: ReaderContext) -> Result<Box<dyn SourceReader>, Error> {
+///         Ok(Box::new(Reader { context, next: None }))
+///     }
+/// }
+///
+/// struct Reader {
+///     context: ReaderContext,
+///     /// None for a subtask that the split was not dealt to.
+///     next: Option<u64>,
+/// }
+///
+/// #[async_trait]
+/// impl SourceReader for Reader {
+///     async fn add_splits(&mut self, splits: Vec<Split>) -> Result<(), Error> {
+///         for split in splits {
+///             self.next = Some(split.position.as_u64().ok_or_else(|| Error::internal("this is no position"))?);
+///         }
+///         Ok(())
+///     }
+///
+///     async fn next_batch(&mut self, batch: &mut Batch) -> Result<ReadStatus, Error> {
+///         // Without a split there is nothing to read: wait, do not spin.
+///         let Some(next) = &mut self.next else { return std::future::pending().await };
+///         let split = self.context.split_table.number(&self.context.uid, "all");
+///         while !self.context.limits.reached(batch) {
+///             let origin = Origin { split, position: *next };
+///             batch.push(Row { key: None, value: Some(next.to_string().as_bytes()), timestamp: 0, origin });
+///             *next += 1;
+///         }
+///         Ok(ReadStatus::Open)
+///     }
+///
+///     fn positions(&self) -> Vec<Split> {
+///         let split = |next| Split { id: "all".into(), position: json!(next), stop: None, finished: false };
+///         self.next.map(split).into_iter().collect()
+///     }
+/// }
+/// ```
+///
+/// A [`SourceType`] makes it known to a host; the suite in `conformance` (feature `testing`) checks it.
 #[async_trait]
 pub trait Source: Send + Sync + Debug {
     /// Finds splits other than those in `known`, with the position where reading starts, and the end if it is bounded, both resolved:

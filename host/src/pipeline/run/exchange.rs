@@ -157,8 +157,8 @@ impl ExchangeWriter {
                     let place = self.split_table.place(batch.origins()[index]);
                     let place = place.map_or_else(|| "a record that no source read".to_owned(), |place| place.to_string());
                     Err(Error::user(format!(
-                        "operator {}: a record has no key: {reason} ({place}); give it one, or say what becomes of such records: \
-                         `on-missing-key: drop`, or the operator's `error-policy`",
+                        "on the way to {}, a record has no key: {reason} ({place}); give it one, or say what becomes of such records: \
+                         `on-missing-key: drop`, or an operator's `error-policy`",
                         self.to
                     )))
                 }
