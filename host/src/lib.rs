@@ -23,6 +23,8 @@ pub mod cli;
 pub mod config;
 pub mod error;
 pub mod host;
+#[cfg(feature = "kafka")]
+mod kafka;
 pub mod operator;
 pub mod pipeline;
 pub mod plugin;

@@ -1,0 +1,30 @@
+//! What everything that talks to Kafka shares: options, secrets, the log, errors in words, and questions to a cluster.
+//!
+//! - [`options`]: how a job file names a cluster and the client's properties, checked without a broker ([`properties`], [`secret`]);
+//! - [`context`]: the client's log lines and errors go to the log of the process, without secrets;
+//! - [`error`]: what went wrong, in a sentence, and whether trying again can help;
+//! - [`cluster`]: topics, offsets and configurations, asked for off the async threads;
+//! - [`token`]: OAUTHBEARER tokens from a file;
+//! - [`ffi`]: the batch calls of librdkafka, the only unsafe code.
+
+#![allow(dead_code, unused_imports, reason = "the source and the sink that use it are still to come")]
+
+pub(crate) mod cluster;
+pub(crate) mod context;
+pub(crate) mod error;
+#[allow(unsafe_code, reason = "librdkafka's batch calls and event queues have no safe binding")]
+pub(crate) mod ffi;
+pub(crate) mod options;
+mod partition;
+mod properties;
+mod secret;
+mod service;
+mod token;
+
+pub(crate) use cluster::Cluster;
+pub(crate) use context::Context;
+pub(crate) use options::{ClientOptions, Properties, Role, Servers};
+pub(crate) use partition::TopicPartition;
+
+/// A consumer that logs to the log of the process.
+pub(crate) type Consumer = rdkafka::consumer::BaseConsumer<Context>;
