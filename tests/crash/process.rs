@@ -40,9 +40,14 @@ impl Process {
         fs::read_to_string(&self.said).unwrap()
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, such as `STOP`.
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()).status().unwrap();
+        let sent = Command::new("kill").arg(format!("-{name}")).arg(self.id().to_string()).status().unwrap();
         assert!(sent.success(), "the signal {name} could not be sent");
     }
 

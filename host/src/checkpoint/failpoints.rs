@@ -30,8 +30,8 @@ pub const CRASH_POINTS: &[&str] = &[
     "retention::after-deletes",
 ];
 
-/// Ends the process here when the failpoint `name` is set to `return(abort)`; sleeps, pauses and prints as the
-/// crate `fail` says. Does nothing without feature `failpoints`.
+/// Ends the process here when the failpoint `name` is set to `return(abort)`, and lets it stand still until it gets SIGCONT when it is set
+/// to `return(stop)`; sleeps, pauses and prints as the crate `fail` says. Does nothing without feature `failpoints`.
 ///
 /// The environment variable `FAILPOINTS` is read at the first call.
 #[cfg(feature = "failpoints")]
@@ -41,12 +41,23 @@ pub fn crash_point(name: &'static str) {
         // Kept for the life of the process: dropping the scenario would clear the configuration.
         std::mem::forget(fail::FailScenario::setup());
     });
-    fail::fail_point!(name, |action| {
-        if action.as_deref() == Some("abort") {
-            // `abort` raises SIGABRT: no destructor, no flush, no unwinding.
-            std::process::abort();
-        }
+    fail::fail_point!(name, |action| match action.as_deref() {
+        // `abort` raises SIGABRT: no destructor, no flush, no unwinding.
+        Some("abort") => std::process::abort(),
+        Some("stop") => stand_still(),
+        _ => {}
     });
+}
+
+/// SIGSTOP: all threads of the process stand still, as on a machine that sleeps.
+#[cfg(feature = "failpoints")]
+fn stand_still() {
+    let stopped = std::process::Command::new("kill").args(["-STOP", &std::process::id().to_string()]).status();
+    if !stopped.as_ref().is_ok_and(std::process::ExitStatus::success) {
+        // A test that waits for it must not go on as if it had happened.
+        eprintln!("the failpoint could not send SIGSTOP: {stopped:?}");
+        std::process::abort();
+    }
 }
 
 #[cfg(feature = "failpoints")]

@@ -1,5 +1,7 @@
 //! The command line: one file a command.
 
+#[cfg(feature = "kafka")]
+mod kafka;
 mod plan;
 mod plugins;
 mod progress;
@@ -34,6 +36,9 @@ enum Command {
     Run(run::Arguments),
     /// Prints the JSON schema of job files.
     Schema,
+    /// Looks into a Kafka cluster, and writes to it: topics, records.
+    #[cfg(feature = "kafka")]
+    Kafka(kafka::Arguments),
 }
 
 /// Runs the command line of this process; `connectors` are the types of sources and sinks that job files can name.
@@ -45,6 +50,8 @@ pub fn run(connectors: &Connectors) -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments, connectors),
         Command::Run(arguments) => run::run(&arguments, connectors),
         Command::Schema => schema::run(connectors),
+        #[cfg(feature = "kafka")]
+        Command::Kafka(arguments) => kafka::run(&arguments),
     }
 }
 

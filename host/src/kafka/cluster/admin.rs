@@ -65,6 +65,29 @@ impl Cluster {
         self.ask(move |cluster| cluster.create(&topic)).await
     }
 
+    /// Deletes a topic with all that is in it, and waits until it is gone. Returns whether there was one.
+    ///
+    /// # Errors
+    /// It may not be deleted, or nobody answers.
+    pub(crate) async fn delete_topic(&self, name: &str) -> Result<bool, Error> {
+        let name = name.to_owned();
+        self.ask(move |cluster| cluster.delete(&name)).await
+    }
+
+    fn delete(&self, name: &str) -> Result<bool, Error> {
+        let doing = format!("deleting topic {name}");
+        let admin = self.admin(&doing)?;
+        retry(self.context(), &doing, |timeout| {
+            let options = AdminOptions::new().request_timeout(Some(timeout)).operation_timeout(Some(timeout));
+            let results = futures::executor::block_on(admin.delete_topics(&[name], &options))?;
+            match results.into_iter().next() {
+                Some(Err((_, Code::UnknownTopicOrPartition))) => Ok(false),
+                Some(Err((_, code))) => Err(KafkaError::AdminOp(code)),
+                _ => Ok(true),
+            }
+        })
+    }
+
     fn create(&self, topic: &NewTopic) -> Result<Created, Error> {
         let doing = format!("creating topic {}", topic.name);
         let admin = self.admin(&doing)?;
