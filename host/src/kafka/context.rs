@@ -105,7 +105,7 @@ impl Context {
     }
 
     /// What came of a commit of group offsets. Only the outside reads them, so that a failure is told and changes nothing.
-    pub(super) fn committed(&self, code: RDKafkaErrorCode) {
+    pub(crate) fn committed(&self, code: RDKafkaErrorCode) {
         // NoOffset: there was nothing new to commit.
         if !matches!(code, RDKafkaErrorCode::NoError | RDKafkaErrorCode::NoOffset) {
             tracing::warn!(target: "waterwheel::kafka", uid = self.uid, "the group's offsets were not committed: {code}");

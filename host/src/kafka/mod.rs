@@ -18,12 +18,13 @@ pub(crate) mod options;
 mod partition;
 mod properties;
 mod secret;
-mod service;
+pub(crate) mod service;
 mod token;
 
 pub(crate) use cluster::Cluster;
 pub(crate) use context::Context;
-pub(crate) use options::{ClientOptions, Properties, Role, Servers};
+pub(crate) use options::{ClientOptions, Role};
+pub use options::{Properties, Servers};
 pub(crate) use partition::TopicPartition;
 
 /// A consumer that logs to the log of the process.

@@ -54,6 +54,13 @@ impl Servers {
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Properties(pub(crate) BTreeMap<String, String>);
 
+impl Properties {
+    /// Takes a property out: one that is meant for the host and not for the client.
+    pub(crate) fn take(&mut self, name: &str) -> Option<String> {
+        self.0.remove(name)
+    }
+}
+
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.0.iter().map(|(name, value)| (name, shown(name, value)))).finish()

@@ -26,6 +26,8 @@ impl Connectors {
             .register_sink(Arc::new(sink::FileType))
             .register_sink(Arc::new(sink::StdoutType))
             .register_sink(Arc::new(sink::DiscardType));
+        #[cfg(feature = "kafka")]
+        connectors.register_source(Arc::new(source::KafkaType));
         connectors
     }
 

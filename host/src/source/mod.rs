@@ -4,10 +4,14 @@
 pub mod conformance;
 pub mod file;
 pub mod generator;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 mod rate;
 
 pub use file::FileType;
 pub use generator::GeneratorType;
+#[cfg(feature = "kafka")]
+pub use kafka::KafkaType;
 
 use crate::Error;
 use crate::config::Fault;
@@ -169,6 +173,9 @@ pub trait Source: Send + Sync + Debug {
     async fn open(&self, context: ReaderContext) -> Result<Box<dyn SourceReader>, Error>;
 }
 
+/// How many records wait in each split, by its id, at the moment of the call. It must not wait.
+pub type SplitLag = Arc<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
+
 /// The reader of one subtask.
 ///
 /// 1. Replayable: from a position that [`SourceReader::positions`] reported, the same records follow in the same order.
@@ -188,6 +195,11 @@ pub trait SourceReader: Send {
 
     /// How many records are known to wait, if the source knows.
     fn pending_records(&self) -> Option<u64> {
+        None
+    }
+
+    /// Where those who watch the job read how many records wait in each split, if the source knows. Asked once, when the reader was opened.
+    fn split_lag(&self) -> Option<SplitLag> {
         None
     }
 

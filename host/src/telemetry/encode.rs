@@ -1,6 +1,6 @@
 //! Metrics as samples: each name once, below it the sample of each job or subtask.
 
-use super::names::{BUILD, JOB, Metric, MetricKind, Number, PLUGIN, PLUGIN_COUNTER, TASK};
+use super::names::{BUILD, JOB, Metric, MetricKind, Number, PLUGIN, PLUGIN_COUNTER, SPLIT, TASK};
 use super::{JobReading, Metrics, TaskReading};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabelSet, MetricEncoder, NoLabelSet};
@@ -32,6 +32,13 @@ impl Collector for Metrics {
         for metric in &TASK {
             samples(&mut encoder, metric, tasks.iter().map(|(labels, task)| (labels.clone(), task)))?;
         }
+        let splits = tasks.iter().flat_map(|(labels, task)| {
+            task.pending_by_split.iter().map(move |(split, records)| {
+                let [job, uid, subtask] = labels.clone();
+                ([job, uid, subtask, ("split", split.clone())], records)
+            })
+        });
+        samples(&mut encoder, &SPLIT, splits)?;
         for metric in &PLUGIN {
             samples(&mut encoder, metric, plugins().map(|(labels, plugin)| (labels.clone(), plugin)))?;
         }

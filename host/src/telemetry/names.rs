@@ -117,6 +117,12 @@ pub(super) const PLUGIN: [Metric<PluginReading>; 8] = [
 pub(super) const PLUGIN_COUNTER: Metric<u64> =
     counter("plugin_counter", None, "A counter that a plugin makes itself", |counter| whole(*counter));
 
+/// The splits of a source. Labels: `job`, `uid`, `subtask`, `split`.
+pub(super) const SPLIT: Metric<u64> =
+    gauge("split_pending_records", None, "Records that a source knows to be waiting in a split: the lag of a partition", |records| {
+        whole(*records)
+    });
+
 /// Labels: `job`.
 pub(super) const JOB: [Metric<JobReading>; 9] = [
     counter("checkpoints_completed", None, "Checkpoints that were completed", |job| whole(job.checkpoints_completed)),
@@ -150,6 +156,7 @@ pub fn metric_names() -> Vec<MetricName> {
     let mut names = vec![BUILD.public(&["version"])];
     names.extend(JOB.iter().map(|metric| metric.public(OF_JOB)));
     names.extend(TASK.iter().map(|metric| metric.public(OF_TASK)));
+    names.push(SPLIT.public(&["job", "uid", "subtask", "split"]));
     names.extend(PLUGIN.iter().map(|metric| metric.public(OF_TASK)));
     names.push(PLUGIN_COUNTER.public(&["job", "uid", "subtask", "name"]));
     names

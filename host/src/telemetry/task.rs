@@ -27,6 +27,7 @@ pub struct TaskMetrics {
     alignment_nanoseconds: AtomicU64,
     start_delay_nanoseconds: AtomicU64,
     plugin: RwLock<Option<PluginSource>>,
+    splits: RwLock<Option<SplitSource>>,
 }
 
 /// Where the numbers of a subtask's plugin are read when somebody asks for them.
@@ -35,6 +36,15 @@ struct PluginSource(Box<dyn Fn() -> PluginReading + Send + Sync>);
 impl fmt::Debug for PluginSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PluginSource")
+    }
+}
+
+/// Where the records that wait in each split are read when somebody asks for them.
+struct SplitSource(Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>);
+
+impl fmt::Debug for SplitSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SplitSource")
     }
 }
 
@@ -61,6 +71,8 @@ pub struct TaskReading {
     pub late_records: u64,
     /// Records that a source knows to be waiting, if it knows.
     pub pending_records: Option<u64>,
+    /// Records that a source knows to be waiting, split by split.
+    pub pending_by_split: Vec<(String, u64)>,
     /// How long the barrier of the last checkpoint was waited for after the first input had delivered it.
     pub alignment: Option<Duration>,
     /// How long the barrier of the last checkpoint took from the coordinator to this subtask.
@@ -108,6 +120,7 @@ impl Default for TaskMetrics {
             alignment_nanoseconds: AtomicU64::new(UNKNOWN),
             start_delay_nanoseconds: AtomicU64::new(UNKNOWN),
             plugin: RwLock::new(None),
+            splits: RwLock::new(None),
         }
     }
 }
@@ -166,11 +179,17 @@ impl TaskMetrics {
         *self.plugin.write().unwrap_or_else(PoisonError::into_inner) = Some(PluginSource(Box::new(source)));
     }
 
+    /// From now on the records that wait in each split, by its id, are read there, when somebody asks for them.
+    pub fn read_splits_from(&self, source: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
+        *self.splits.write().unwrap_or_else(PoisonError::into_inner) = Some(SplitSource(Box::new(source)));
+    }
+
     /// The numbers at this moment.
     pub fn reading(&self) -> TaskReading {
         let known = |stored: &AtomicU64| Some(stored.load(Relaxed)).filter(|stored| *stored != UNKNOWN);
         let time = |stored: &AtomicU64| Duration::from_nanos(stored.load(Relaxed));
         let plugin = self.plugin.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|source| (source.0)());
+        let splits = self.splits.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|source| (source.0)());
         TaskReading {
             records_in: self.records_in.load(Relaxed),
             bytes_in: self.bytes_in.load(Relaxed),
@@ -182,6 +201,7 @@ impl TaskMetrics {
             watermark: Some(self.watermark.load(Relaxed)).filter(|watermark| *watermark != i64::MIN),
             late_records: self.late_records.load(Relaxed),
             pending_records: known(&self.pending_records),
+            pending_by_split: splits.unwrap_or_default(),
             alignment: known(&self.alignment_nanoseconds).map(Duration::from_nanos),
             start_delay: known(&self.start_delay_nanoseconds).map(Duration::from_nanos),
             plugin,

@@ -27,6 +27,7 @@ fn full() -> Metrics {
     task.set_watermark(1_700_000_000_500);
     task.late(5);
     task.set_pending(Some(17));
+    task.read_splits_from(|| vec![("orders-1".to_owned(), 17)]);
     task.aligned(Duration::from_millis(2), Duration::from_millis(7));
     task.read_plugin_from(|| PluginReading {
         calls: 9,
@@ -71,6 +72,7 @@ fn a_scrape_shows_every_number_under_its_name() {
         ("waterwheel_current_watermark_timestamp_seconds", task, "1700000000.5"),
         ("waterwheel_late_records_total", task, "5"),
         ("waterwheel_pending_records", task, "17"),
+        ("waterwheel_split_pending_records", r#"job="orders",uid="totals",subtask="1",split="orders-1""#, "17"),
         ("waterwheel_alignment_seconds", task, "0.007"),
         ("waterwheel_start_delay_seconds", task, "0.002"),
         ("waterwheel_plugin_calls_total", task, "9"),

@@ -23,9 +23,10 @@ pub(crate) struct Broker {
 /// The broker that tests share. They must not hurt it, and use topics of their own.
 pub(crate) fn broker() -> &'static Broker {
     static SHARED: OnceLock<Broker> = OnceLock::new();
-    // Leaders of transactions and groups on few partitions, and open transactions that end soon: what keeps tests short.
+    // Transactions that time out soon, and compaction at once: what keeps tests short.
     SHARED.get_or_init(|| {
-        let broker = Broker::start(&["--set", "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000"]);
+        let settings = ["transaction.abort.timed.out.transaction.cleanup.interval.ms=1000", "log.cleaner.backoff.ms=200"];
+        let broker = Broker::start(&settings.map(|setting| ["--set", setting]).concat());
         broker.warm_up();
         broker
     })

@@ -6,3 +6,4 @@
 
 mod broker;
 mod fixture_works;
+mod source;

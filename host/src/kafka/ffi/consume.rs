@@ -11,34 +11,52 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The queue in which the messages of a consumer arrive, and the errors and ends of its partitions.
+/// The queue in which the messages of a consumer arrive, and the errors and ends of its partitions, with room for those of one call.
 pub(crate) struct ConsumerQueue {
     queue: NonNull<rd_kafka_queue_t>,
-    // The queue's client; dropped after the queue was given back.
+    slots: Vec<*mut rd_kafka_message_t>,
+    /// So many slots hold a message.
+    filled: usize,
+    // The client of queue and messages; dropped after both were given back.
     _consumer: Arc<Consumer>,
 }
 
+// SAFETY: librdkafka is thread-safe, and queue and messages are bound to no thread; only one thread at a time has this value.
+unsafe impl Send for ConsumerQueue {}
+
 impl ConsumerQueue {
-    /// The queue of a consumer, which has a group id; none without one.
-    pub(crate) fn of(consumer: &Arc<Consumer>) -> Option<Self> {
+    /// The queue of a consumer, which has a group id, with room for so many messages, one at least; none without a group id.
+    pub(crate) fn of(consumer: &Arc<Consumer>, messages: usize) -> Option<Self> {
         // SAFETY: the client is alive; what comes is null or a reference of our own, given back when this is dropped.
         let queue = unsafe { bindings::rd_kafka_queue_get_consumer(consumer.client().native_ptr()) };
-        Some(Self { queue: NonNull::new(queue)?, _consumer: Arc::clone(consumer) })
+        let slots = vec![ptr::null_mut(); messages.max(1)];
+        Some(Self { queue: NonNull::new(queue)?, slots, filled: 0, _consumer: Arc::clone(consumer) })
     }
 
-    /// Reads as many messages as are there and find room, in place of those that are in `messages`. Waits for the first one, `wait` at most.
-    pub(crate) fn read(&self, messages: &mut Messages, wait: Duration) {
-        messages.clear();
-        self.fill(messages, usize::MAX, Duration::ZERO);
+    /// Reads as many messages as are there and find room, in place of those that were read before. Waits for the first one, `wait` at most.
+    pub(crate) fn read(&mut self, wait: Duration) {
+        self.clear();
+        self.fill(usize::MAX, Duration::ZERO);
         // librdkafka would wait for a full batch: one message ends the wait, and others may have come with it.
-        if messages.len() == 0 && !wait.is_zero() {
-            self.fill(messages, 1, wait);
-            self.fill(messages, usize::MAX, Duration::ZERO);
+        if self.filled == 0 && !wait.is_zero() {
+            self.fill(1, wait);
+            self.fill(usize::MAX, Duration::ZERO);
         }
     }
 
-    fn fill(&self, messages: &mut Messages, most: usize, wait: Duration) {
-        let free = &mut messages.slots[messages.filled..];
+    /// How many messages were read.
+    pub(crate) fn len(&self) -> usize {
+        self.filled
+    }
+
+    /// Message `index` of those that were read, in the order of the queue.
+    pub(crate) fn get(&self, index: usize) -> Option<Message<'_>> {
+        let message = *self.slots[..self.filled].get(index)?;
+        Some(Message { message: NonNull::new(message)?, _alive: PhantomData })
+    }
+
+    fn fill(&mut self, most: usize, wait: Duration) {
+        let free = &mut self.slots[self.filled..];
         if free.is_empty() {
             return;
         }
@@ -48,39 +66,7 @@ impl ConsumerQueue {
             bindings::rd_kafka_consume_batch_queue(self.queue.as_ptr(), milliseconds(wait), free.as_mut_ptr(), free.len().min(most))
         };
         // A negative number is an error, and there is none but a wrong argument.
-        messages.filled += usize::try_from(read).unwrap_or(0);
-    }
-}
-
-impl Drop for ConsumerQueue {
-    fn drop(&mut self) {
-        // SAFETY: the reference of our own is given back once; the client is still alive.
-        unsafe { bindings::rd_kafka_queue_destroy(self.queue.as_ptr()) };
-    }
-}
-
-/// Room for the messages of one call; they are kept until the next one.
-pub(crate) struct Messages {
-    slots: Vec<*mut rd_kafka_message_t>,
-    /// So many slots hold a message.
-    filled: usize,
-}
-
-impl Messages {
-    /// Room for so many messages, one at least.
-    pub(crate) fn with_room(messages: usize) -> Self {
-        Self { slots: vec![ptr::null_mut(); messages.max(1)], filled: 0 }
-    }
-
-    /// How many messages there are.
-    pub(crate) fn len(&self) -> usize {
-        self.filled
-    }
-
-    /// Message `index`, in the order of the queue.
-    pub(crate) fn get(&self, index: usize) -> Option<Message<'_>> {
-        let message = *self.slots[..self.filled].get(index)?;
-        Some(Message { message: NonNull::new(message)?, _alive: PhantomData })
+        self.filled += usize::try_from(read).unwrap_or(0);
     }
 
     fn clear(&mut self) {
@@ -93,9 +79,11 @@ impl Messages {
     }
 }
 
-impl Drop for Messages {
+impl Drop for ConsumerQueue {
     fn drop(&mut self) {
         self.clear();
+        // SAFETY: the reference of our own is given back once; the client is still alive.
+        unsafe { bindings::rd_kafka_queue_destroy(self.queue.as_ptr()) };
     }
 }
 
@@ -103,12 +91,12 @@ impl Drop for Messages {
 #[derive(Clone, Copy)]
 pub(crate) struct Message<'a> {
     message: NonNull<rd_kafka_message_t>,
-    _alive: PhantomData<&'a Messages>,
+    _alive: PhantomData<&'a ConsumerQueue>,
 }
 
 impl<'a> Message<'a> {
     fn native(&self) -> &'a rd_kafka_message_t {
-        // SAFETY: `Messages` holds the message for `'a`, and nothing writes to its fields.
+        // SAFETY: the queue holds the message for `'a`, and nothing writes to its fields.
         unsafe { self.message.as_ref() }
     }
 

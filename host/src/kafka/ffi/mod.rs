@@ -7,7 +7,7 @@
 mod consume;
 mod events;
 
-pub(crate) use consume::{ConsumerQueue, Message, Messages};
+pub(crate) use consume::{ConsumerQueue, Message};
 pub(crate) use events::{MainQueue, set_oauth_token};
 
 use super::Consumer;

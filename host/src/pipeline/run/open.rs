@@ -106,7 +106,7 @@ impl TaskPlan {
     async fn open_all(self, context: &RunContext) -> Result<(Chain, Head), Error> {
         let head = match self.head {
             HeadPlan::Gate(gate) => Head::Gate(gate),
-            HeadPlan::Source(splits) => Head::Source(open_source(&self.nodes[0].node, self.subtask, splits, context).await?),
+            HeadPlan::Source(splits) => Head::Source(open_source(&self.nodes[0], self.subtask, splits, context).await?),
         };
         let mut nodes = Vec::with_capacity(self.nodes.len());
         for node in self.nodes {
@@ -116,7 +116,8 @@ impl TaskPlan {
     }
 }
 
-async fn open_source(node: &Node, subtask: u16, splits: Vec<Split>, context: &RunContext) -> Result<SourceHead, Error> {
+async fn open_source(plan: &NodePlan, subtask: u16, splits: Vec<Split>, context: &RunContext) -> Result<SourceHead, Error> {
+    let node = &plan.node;
     let NodeKind::Source(source) = &node.kind else {
         return Err(Error::internal(format!("node {} heads a source task and is no source", node.uid)));
     };
@@ -131,6 +132,9 @@ async fn open_source(node: &Node, subtask: u16, splits: Vec<Split>, context: &Ru
     let mut reader = reader.await.map_err(|error| error.within(format!("source {}", node.uid)))?;
     let added = reader.add_splits(splits).await;
     added.map_err(|error| error.within(format!("source {}", node.uid)))?;
+    if let Some(lag) = reader.split_lag() {
+        plan.metrics.read_splits_from(move || lag());
+    }
     Ok(SourceHead { uid: Arc::clone(&node.uid), reader, limits: context.limits, nothing_to_read })
 }
 
