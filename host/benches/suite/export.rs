@@ -41,7 +41,8 @@ async fn feed(operator: &mut dyn Operator, keys: std::ops::Range<u64>) {
     let mut batch = Batch::default();
     for position in keys {
         let key = format!("{position:08}");
-        let row = Row { key: Some(key.as_bytes()), value: Some(br#"{"amount":12.5}"#), timestamp: 0, origin: Origin { split: 0, position } };
+        let row =
+            Row { key: Some(key.as_bytes()), value: Some(br#"{"amount":12.5}"#), timestamp: 0, origin: Origin { split: 0, position } };
         batch.push(row);
         if batch.len() == 512 {
             operator.process(0, std::mem::take(&mut batch), TIMES, &mut outputs).await.unwrap();

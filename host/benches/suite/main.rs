@@ -1,5 +1,6 @@
 //! The benchmarks of `make bench`. CPU time of this process, or time on the clock where it says so; ratios are of figures of one run.
-//! A table on the standard output, and JSON in `target/bench/waterwheel.json`.
+//! A table on the standard output, and JSON in `target/bench/waterwheel.json`. Arguments name the parts to run (`boundary`, `pipeline`,
+//! `export`, `recovery`); without any, all are run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot run stops")]
 
 mod boundary;
@@ -16,14 +17,31 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
+    let parts = parts();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut report = Report::default();
-    runtime.block_on(boundary::measure(&mut report));
-    runtime.block_on(pipeline::measure(&mut report));
-    runtime.block_on(export::measure(&mut report));
-    recovery::measure(&mut report);
+    for part in &parts {
+        match part.as_str() {
+            "boundary" => runtime.block_on(boundary::measure(&mut report)),
+            "pipeline" => runtime.block_on(pipeline::measure(&mut report)),
+            "export" => runtime.block_on(export::measure(&mut report)),
+            "recovery" => recovery::measure(&mut report),
+            other => panic!("there is no part {other}; there are {PARTS:?}"),
+        }
+    }
     report.print();
-    report.write(&target().join("bench/waterwheel.json"));
+    // Only a whole run is kept.
+    if parts.len() == PARTS.len() {
+        report.write(&target().join("bench/waterwheel.json"));
+    }
+}
+
+const PARTS: [&str; 4] = ["boundary", "pipeline", "export", "recovery"];
+
+/// The parts that the arguments name, or all.
+fn parts() -> Vec<String> {
+    let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if named.is_empty() { PARTS.map(str::to_owned).to_vec() } else { named }
 }
 
 /// The root of the workspace.
