@@ -13,6 +13,19 @@ pub(crate) enum Key<'a> {
     Given(&'a [u8]),
 }
 
+/// The value of an emitted record.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Value<'a> {
+    #[default]
+    Null,
+    Given(&'a [u8]),
+    /// That of an input row, a null one included: such values are copied many at a time.
+    OfRow {
+        row: u32,
+        null: bool,
+    },
+}
+
 /// A record to emit. Whatever is not said is as in the input: the key and the event time of the record in process (of a timer: its key and
 /// its time), and its headers. Saying nothing is also what costs least.
 ///
@@ -26,26 +39,27 @@ pub(crate) enum Key<'a> {
 /// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Emit<'a> {
-    pub(crate) value: Option<&'a [u8]>,
+    pub(crate) value: Value<'a>,
     pub(crate) key: Key<'a>,
     pub(crate) timestamp: Option<i64>,
     pub(crate) side_output: Option<&'a str>,
-    /// The input row that the value is the value of, if it is: such values are copied many at a time.
-    pub(crate) value_of: Option<u32>,
 }
 
 impl<'a> Emit<'a> {
-    /// Whether all is as in the input.
+    /// The input row that this is, if all is as in that row and its value is not null.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.value_of.is_some() && matches!(self.key, Key::AsInput) && self.timestamp.is_none() && self.side_output.is_none()
+    pub(crate) fn plain_row(&self) -> Option<u32> {
+        match self {
+            Self { value: Value::OfRow { row, null: false }, key: Key::AsInput, timestamp: None, side_output: None } => Some(*row),
+            _ => None,
+        }
     }
 
     /// A record with this value.
     #[must_use]
     #[inline]
     pub fn value(value: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        Self { value: Some(value.as_ref()), ..Self::default() }
+        Self { value: Value::Given(value.as_ref()), ..Self::default() }
     }
 
     /// A record with a null value.
@@ -88,7 +102,7 @@ impl<'a> From<&Record<'a>> for Emit<'a> {
     /// The record as it is.
     #[inline]
     fn from(record: &Record<'a>) -> Self {
-        Self { value: record.value(), value_of: Some(record.row()), ..Self::default() }
+        Self { value: Value::OfRow { row: record.row(), null: record.is_tombstone() }, ..Self::default() }
     }
 }
 

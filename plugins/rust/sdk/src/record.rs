@@ -1,5 +1,7 @@
 //! What a plugin is given: records and fired timers, as borrowed views into the columns of a batch.
 
+use std::fmt;
+
 use crate::bindings::{Batch, Column};
 use crate::host::{self, Header, Place};
 
@@ -66,30 +68,34 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// One input record. Key and value are slices of the batch: nothing is copied.
+/// One input record. Key and value are slices of the batch: nothing is copied, and what is not asked for is not looked at.
 ///
 /// A null key or value is `None`, and an empty one is `Some(b"")`; a record with a null value is a tombstone.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Record<'a> {
-    key: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
-    timestamp: i64,
+    columns: &'a Columns<'a>,
     row: u32,
     input: u32,
 }
 
+impl fmt::Debug for Record<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, value, timestamp) = (self.key(), self.value(), self.timestamp());
+        let mut shown = formatter.debug_struct("Record");
+        shown
+            .field("key", &key)
+            .field("value", &value)
+            .field("timestamp", &timestamp)
+            .field("row", &self.row)
+            .field("input", &self.input)
+            .finish()
+    }
+}
+
 impl<'a> Record<'a> {
     #[inline]
-    pub(crate) fn of(columns: &Columns<'a>, row: u32, input: u32) -> Self {
-        let index = row as usize;
-        let bits = if columns.nulls.is_empty() { 0 } else { columns.nulls[index] };
-        Self {
-            key: (bits & NULL_KEY == 0).then(|| entry(columns.keys, index)),
-            value: (bits & NULL_VALUE == 0).then(|| entry(columns.values, index)),
-            timestamp: columns.timestamps[index],
-            row,
-            input,
-        }
+    pub(crate) fn of(columns: &'a Columns<'a>, row: u32, input: u32) -> Self {
+        Self { columns, row, input }
     }
 
     #[inline]
@@ -97,25 +103,35 @@ impl<'a> Record<'a> {
         self.row
     }
 
+    #[inline]
+    fn is_null(&self, bit: u8) -> bool {
+        self.columns.nulls.get(self.row as usize).is_some_and(|bits| bits & bit != 0)
+    }
+
+    #[inline]
+    pub(crate) fn is_tombstone(&self) -> bool {
+        self.is_null(NULL_VALUE)
+    }
+
     /// The key. In a keyed plugin it is what the job's `key-by` computed, and never `None`.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&'a [u8]> {
-        self.key
+        (!self.is_null(NULL_KEY)).then(|| entry(self.columns.keys, self.row as usize))
     }
 
     /// The value; `None` for a tombstone.
     #[must_use]
     #[inline]
     pub fn value(&self) -> Option<&'a [u8]> {
-        self.value
+        (!self.is_null(NULL_VALUE)).then(|| entry(self.columns.values, self.row as usize))
     }
 
     /// Event time in milliseconds since the Unix epoch.
     #[must_use]
     #[inline]
     pub fn timestamp(&self) -> i64 {
-        self.timestamp
+        self.columns.timestamps[self.row as usize]
     }
 
     /// The index of the operator's input that the record came from, in the order of the plugin's `INPUTS`; 0 where there is one input.

@@ -212,7 +212,7 @@ impl Buffers {
     pub(crate) fn push(&mut self, rows: Rows<'_>, row: u32, emit: &Emit<'_>, route: u8, null_value: bool, now: i64) -> u32 {
         let index = self.count;
         let without_rows = matches!(rows, Rows::None);
-        self.plain &= row == index && emit.is_plain() && !null_value;
+        self.plain &= emit.plain_row() == Some(index);
         let mut nulls = if null_value { NULL_VALUE } else { 0 };
         if !(matches!(emit.key, Key::AsInput) && self.keys.ends.is_empty()) || without_rows {
             nulls |= self.push_key(rows, row, emit.key);

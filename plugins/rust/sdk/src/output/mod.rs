@@ -7,7 +7,7 @@ mod tests;
 use std::ops::{Deref, DerefMut};
 
 use crate::bindings::Context;
-use crate::emit::{Emit, ValueWriter};
+use crate::emit::{Emit, Value, ValueWriter};
 use crate::record::Rows;
 use crate::timer::{Clock, RESERVED_TAGS};
 
@@ -50,21 +50,32 @@ impl<'a> Output<'a> {
     #[inline]
     pub fn emit<'e>(&mut self, emit: impl Into<Emit<'e>>) -> Emitted<'_> {
         let emit = emit.into();
-        if let Some(row) = emit.value_of
-            && emit.value.is_some()
-            && emit.is_plain()
-            && self.buffers.push_plain(row)
-        {
-            return Emitted { buffers: self.buffers, row };
+        match emit.plain_row() {
+            Some(row) if self.buffers.push_plain(row) => Emitted { buffers: self.buffers, row },
+            _ => self.emit_differing(&emit),
         }
-        match emit.value_of {
-            Some(row) => self.buffers.push_value_of(self.rows, row),
-            None => {
-                self.buffers.values(self.rows).extend_from_slice(emit.value.unwrap_or_default());
-                self.buffers.end_value();
+    }
+
+    /// Apart, so that the short way is small enough to become part of the loop over the rows.
+    #[inline(never)]
+    fn emit_differing(&mut self, emit: &Emit<'_>) -> Emitted<'_> {
+        let null = match emit.value {
+            Value::OfRow { row, null } => {
+                self.buffers.push_value_of(self.rows, row);
+                null
             }
-        }
-        self.add(&emit, emit.value.is_none())
+            Value::Given(value) => {
+                self.buffers.values(self.rows).extend_from_slice(value);
+                self.buffers.end_value();
+                false
+            }
+            Value::Null => {
+                self.buffers.values(self.rows);
+                self.buffers.end_value();
+                true
+            }
+        };
+        self.add(emit, null)
     }
 
     /// Emits a record whose value `write` writes, straight into the outgoing batch; a value in `emit` is ignored.
