@@ -54,11 +54,11 @@ pub(super) fn accept(
     outputs: &mut Outputs,
 ) -> Result<Vec<Failure>, String> {
     let failures = check_failures(&emitted, input)?;
-    let checked = check(emitted, input, rows, side_outputs)?;
+    let mut checked = check(emitted, input, rows, side_outputs)?;
     if checked.count == 0 {
         return Ok(failures);
     }
-    let routes = checked.routes.clone();
+    let routes = std::mem::take(&mut checked.routes);
     let whole = match Arc::get_mut(input) {
         Some(own) if failures.is_empty() && checked.is_one_to_one(own.len(), rows) => checked.over(std::mem::take(own))?,
         _ => checked.gather(input, rows)?,
@@ -190,9 +190,9 @@ impl Checked {
         rows == Rows::Input && self.origins.is_none() && self.count == input && self.edits.is_empty()
     }
 
-    fn over(self, input: Batch) -> Result<Batch, String> {
-        let nulls = self.nulls_over(input.nulls(), |record| record);
+    fn over(mut self, input: Batch) -> Result<Batch, String> {
         let columns = input.into_columns();
+        let nulls = self.nulls_over(columns.nulls);
         let timestamps = self.timestamps.unwrap_or(columns.timestamps);
         let keys = self.keys.unwrap_or(columns.keys);
         let mut batch = Batch::from_columns(timestamps, keys, self.values, nulls, columns.origins).map_err(|fault| fault.to_string())?;
@@ -200,10 +200,14 @@ impl Checked {
         Ok(batch)
     }
 
-    fn gather(self, input: &Batch, rows: Rows) -> Result<Batch, String> {
-        let row = |record: usize| self.origins.as_ref().map_or(record, |origins| origins[record] as usize);
+    fn gather(mut self, input: &Batch, rows: Rows) -> Result<Batch, String> {
+        let rows_of = self.origins.take();
+        let row = |record: usize| rows_of.as_ref().map_or(record, |rows| rows[record] as usize);
         let headers = self.headers(input, rows, row);
-        let nulls = self.nulls_over(input.nulls(), row);
+        let nulls = match input.nulls() {
+            [] => self.nulls_over(Vec::new()),
+            nulls => self.nulls_over((0..self.count).map(|record| nulls[row(record)]).collect()),
+        };
         let origins = match rows {
             Rows::Input => (0..self.count).map(|record| input.origins()[row(record)]).collect(),
             Rows::None => vec![Origin::NONE; self.count],
@@ -223,13 +227,15 @@ impl Checked {
         Ok(batch)
     }
 
-    /// The nulls of the emitted records; where keys are as in the input, so are their nulls.
-    fn nulls_over(&self, input: &[u8], row: impl Fn(usize) -> usize) -> Vec<u8> {
+    /// The nulls of the emitted records; where keys are as in the input, so are their nulls. `input` has the nulls of the rows that they come from.
+    fn nulls_over(&mut self, mut input: Vec<u8>) -> Vec<u8> {
+        let own = std::mem::take(&mut self.nulls);
         if self.keys.is_some() || input.iter().all(|bits| bits & KEY_IS_NULL == 0) {
-            return self.nulls.clone();
+            return own;
         }
-        let value = |record: usize| self.nulls.get(record).copied().unwrap_or(0);
-        (0..self.count).map(|record| value(record) | input[row(record)] & KEY_IS_NULL).collect()
+        input.iter_mut().for_each(|bits| *bits &= KEY_IS_NULL);
+        input.iter_mut().zip(own).for_each(|(bits, own)| *bits |= own);
+        input
     }
 
     fn headers(&self, input: &Batch, rows: Rows, row: impl Fn(usize) -> usize) -> Headers {

@@ -85,7 +85,11 @@ impl Batch {
         if !nulls.is_empty() && nulls.len() != count {
             return Err(BatchFault(format!("nulls has {} entries for {count} records", nulls.len())));
         }
-        if let Some(row) = nulls.iter().position(|bits| bits & !(KEY_IS_NULL | VALUE_IS_NULL) != 0) {
+        // All at once, which is many at a time; which one it is matters only when there is one.
+        let is_unknown = |bits: u8| bits & !(KEY_IS_NULL | VALUE_IS_NULL) != 0;
+        if is_unknown(nulls.iter().fold(0, |all, bits| all | bits))
+            && let Some(row) = nulls.iter().position(|bits| is_unknown(*bits))
+        {
             return Err(BatchFault(format!("nulls has unknown bits at record {row}: {:#010b}", nulls[row])));
         }
         Ok(Self { timestamps, keys, values, nulls, origins, headers: Headers::default() })
