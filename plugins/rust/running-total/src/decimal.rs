@@ -3,15 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Deserialize, Deserializer, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 /// More decimal places than this are refused: sums need the digits in front as well.
 const MOST_PLACES: i32 = 30;
+/// The longest text: 39 digits, a sign, a point.
+const LONGEST: usize = 41;
+/// So many digits fit into 64 bits.
+const SMALL_DIGITS: usize = 19;
 
 /// `units` divided by ten to the power of `places`. About 38 digits in all; what does not fit is an error, never rounded.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Decimal {
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Decimal {
     units: i128,
     places: u32,
 }
@@ -19,7 +23,7 @@ pub struct Decimal {
 impl Decimal {
     /// The sum, or nothing when it has more digits than fit.
     #[must_use]
-    pub fn checked_add(self, other: Self) -> Option<Self> {
+    pub(crate) fn checked_add(self, other: Self) -> Option<Self> {
         let places = self.places.max(other.places);
         Some(Self { units: self.with_places(places)?.checked_add(other.with_places(places)?)?, places })
     }
@@ -30,11 +34,51 @@ impl Decimal {
             more => self.units.checked_mul(10_i128.checked_pow(more)?),
         }
     }
+
+    /// The number as short as it goes, `2.5` for 2.50, `3` for 3.00. Written from its end to the end of the buffer: every exported key costs
+    /// one, so it does without formatting and allocating.
+    fn text(self, buffer: &mut [u8; LONGEST]) -> &str {
+        let mut at = LONGEST;
+        let mut put = |byte| {
+            at -= 1;
+            buffer[at] = byte;
+        };
+        let mut rest = self.units.unsigned_abs();
+        let mut has_fraction = false;
+        for _ in 0..self.places {
+            let digit = take_digit(&mut rest);
+            if has_fraction || digit != b'0' {
+                put(digit);
+                has_fraction = true;
+            }
+        }
+        if has_fraction {
+            put(b'.');
+        }
+        put(take_digit(&mut rest));
+        while rest != 0 {
+            put(take_digit(&mut rest));
+        }
+        if self.units < 0 {
+            put(b'-');
+        }
+        std::str::from_utf8(&buffer[at..]).expect("invariant: digits are text")
+    }
+}
+
+/// Takes the last digit off. A division of 128 bits is a call, one of 64 bits an instruction.
+fn take_digit(number: &mut u128) -> u8 {
+    let (digit, rest) = match u64::try_from(*number) {
+        Ok(small) => ((small % 10) as u8, u128::from(small / 10)),
+        Err(_) => ((*number % 10) as u8, *number / 10),
+    };
+    *number = rest;
+    b'0' + digit
 }
 
 /// A text is not a number that can be added exactly.
 #[derive(Debug)]
-pub struct NotADecimal(String);
+pub(crate) struct NotADecimal(String);
 
 impl fmt::Display for NotADecimal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,10 +107,12 @@ fn parse(text: &str) -> Option<Decimal> {
     if whole.is_empty() || !whole.bytes().chain(fraction.bytes()).all(|digit| digit.is_ascii_digit()) {
         return None;
     }
-    let mut units: i128 = 0;
-    for digit in whole.bytes().chain(fraction.bytes()) {
-        units = units.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
-    }
+    let mut digits = whole.bytes().chain(fraction.bytes()).map(|digit| digit - b'0');
+    let mut units = if whole.len() + fraction.len() <= SMALL_DIGITS {
+        i128::from(digits.fold(0, |units: u64, digit| units * 10 + u64::from(digit)))
+    } else {
+        digits.try_fold(0, |units: i128, digit| units.checked_mul(10)?.checked_add(i128::from(digit)))?
+    };
     let mut places = i32::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
     if places < 0 && units != 0 {
         units = units.checked_mul(10_i128.checked_pow(places.unsigned_abs())?)?;
@@ -77,32 +123,33 @@ fn parse(text: &str) -> Option<Decimal> {
 }
 
 impl fmt::Display for Decimal {
-    /// As short as it goes: `2.5` for 2.50, `3` for 3.00.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let places = self.places as usize;
-        if places == 0 {
-            return write!(formatter, "{}", self.units);
+        formatter.write_str(self.text(&mut [0; LONGEST]))
+    }
+}
+
+/// As text: MessagePack has no decimal numbers.
+impl Serialize for Decimal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.text(&mut [0; LONGEST]))
+    }
+}
+
+impl<'de> Deserialize<'de> for Decimal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Decimal;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a decimal number as text")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Decimal, E> {
+                text.parse().map_err(E::custom)
+            }
         }
-        let digits = format!("{:0>width$}", self.units.unsigned_abs(), width = places + 1);
-        let (whole, fraction) = digits.split_at(digits.len() - places);
-        let fraction = fraction.trim_end_matches('0');
-        let sign = if self.units < 0 { "-" } else { "" };
-        let point = if fraction.is_empty() { "" } else { "." };
-        write!(formatter, "{sign}{whole}{point}{fraction}")
-    }
-}
-
-impl TryFrom<String> for Decimal {
-    type Error = NotADecimal;
-
-    fn try_from(text: String) -> Result<Self, NotADecimal> {
-        text.parse()
-    }
-}
-
-impl From<Decimal> for String {
-    fn from(decimal: Decimal) -> Self {
-        decimal.to_string()
+        deserializer.deserialize_str(Text)
     }
 }
 
@@ -124,6 +171,8 @@ mod tests {
         assert_eq!(sum(&["1e3", "2.5E-2", "-1"]), "999.025");
         assert_eq!(sum(&["-0.5", "0.25"]), "-0.25");
         assert_eq!(sum(&["-0", "0e5", "0.000"]), "0");
+        assert_eq!(sum(&["-12345678901234567890123456789012345678", "0.0"]), "-12345678901234567890123456789012345678");
+        assert_eq!(sum(&["-0.100000000000000000000000000001", "-20000000"]), "-20000000.100000000000000000000000000001");
     }
 
     #[test]
