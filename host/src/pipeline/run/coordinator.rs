@@ -278,6 +278,8 @@ impl Coordinator<'_> {
         match &self.progress.current {
             Some(current) if !current.barrier.last => current.until.unwrap_or(current.barrier.triggered + timeout),
             Some(_) => Instant::now() + NEVER,
+            // While operators restore, nothing can be triggered: the last one that is ready wakes the coordinator.
+            None if self.progress.not_ready > 0 => Instant::now() + NEVER,
             None => self.progress.next_trigger,
         }
     }
