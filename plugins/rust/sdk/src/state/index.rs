@@ -1,6 +1,7 @@
 //! From a key to the number of its slot.
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use super::current::is_equal;
 
@@ -20,6 +21,18 @@ impl KeyIndex {
     #[inline]
     pub(crate) fn find<'a>(&self, hash: u32, key: &[u8], key_of: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
         self.table.find(wide(hash), |(each, slot)| *each == hash && is_equal(key_of(*slot), key)).map(|(_, slot)| *slot)
+    }
+
+    /// Finds a key or, if it is not there, adds it with this slot, in one search.
+    pub(crate) fn find_or_insert<'a>(&mut self, hash: u32, key: &[u8], slot: u32, key_of: impl Fn(u32) -> &'a [u8]) -> Option<u32> {
+        let is_it = |(each, slot): &(u32, u32)| *each == hash && is_equal(key_of(*slot), key);
+        match self.table.entry(wide(hash), is_it, |(hash, _)| wide(*hash)) {
+            Entry::Occupied(found) => Some(found.get().1),
+            Entry::Vacant(place) => {
+                place.insert((hash, slot));
+                None
+            }
+        }
     }
 
     /// Adds a slot; its key must not be there.

@@ -51,7 +51,7 @@ where
     {
         let cells = self.store.cells.borrow();
         let cell = self.store.with_subkey(subkey, |subkey| cells.locate(&self.store.current, subkey))?;
-        Ref::filter_map(cells, |cells| cells.cells[cell as usize].value.as_ref()).ok()
+        Ref::filter_map(cells, |cells| cells.cells[cell].value.as_ref()).ok()
     }
 
     /// Whether the subkey has a value.
@@ -85,12 +85,12 @@ where
     {
         let mut cells = self.store.cells.borrow_mut();
         let cell = self.store.with_subkey(subkey, |subkey| cells.open(&self.store.current, subkey));
-        let previous = cells.cells[cell as usize].value.clone();
+        let previous = cells.cells[cell].value.clone();
         if previous.is_none() {
             cells.replace(cell, Some(V::default()));
         }
         cells.note(&self.store.current, cell, previous);
-        change(cells.cells[cell as usize].value.get_or_insert_with(V::default))
+        change(cells.cells[cell].value.get_or_insert_with(V::default))
     }
 
     /// Removes the value of a subkey. Returns whether there was one.
@@ -108,7 +108,7 @@ where
     pub fn clear(&mut self) {
         let mut cells = self.store.cells.borrow_mut();
         if let Some(group) = cells.group(&self.store.current) {
-            let all: Vec<u32> = cells.groups[group as usize].cells.values().copied().collect();
+            let all: Vec<u32> = cells.groups[group].cells.values().copied().collect();
             for cell in all {
                 cells.remove(&self.store.current, cell);
             }
@@ -119,7 +119,7 @@ where
     #[must_use]
     pub fn len(&self) -> usize {
         let cells = self.store.cells.borrow();
-        cells.group(&self.store.current).map_or(0, |group| cells.groups[group as usize].live as usize)
+        cells.group(&self.store.current).map_or(0, |group| cells.groups[group].live as usize)
     }
 
     /// Whether there are no entries.
@@ -134,8 +134,8 @@ where
         let Some(group) = cells.group(&self.store.current) else {
             return ControlFlow::Continue(());
         };
-        for (subkey, cell) in &cells.groups[group as usize].cells {
-            if let Some(value) = &cells.cells[*cell as usize].value {
+        for (subkey, cell) in &cells.groups[group].cells {
+            if let Some(value) = &cells.cells[*cell].value {
                 let subkey = decode(subkey).expect("invariant: a subkey is decoded when it is imported");
                 each(subkey, value)?;
             }

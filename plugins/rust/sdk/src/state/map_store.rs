@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Store;
+use super::arena::Arena;
 use super::chunk::{Chunk, Cursor};
 use super::codec::{Reader, Shown, decode, encode_into};
 use super::current::{Current, Key, hash};
@@ -58,9 +59,9 @@ struct Undo<V> {
 #[derive(Debug)]
 pub(super) struct Cells<V> {
     index: KeyIndex,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Arena<Group>,
     free_groups: Vec<u32>,
-    pub(super) cells: Vec<Entry<V>>,
+    pub(super) cells: Arena<Entry<V>>,
     free_cells: Vec<u32>,
     /// The entries that changed since the last `changed` export, each once.
     dirty: Vec<u32>,
@@ -86,9 +87,9 @@ impl<V> MapStore<V> {
     pub(crate) fn new<K: DeserializeOwned>(current: Rc<Current>, reader: Reader<V>) -> Self {
         let cells = Cells {
             index: KeyIndex::default(),
-            groups: Vec::new(),
+            groups: Arena::default(),
             free_groups: Vec::new(),
-            cells: Vec::new(),
+            cells: Arena::default(),
             free_cells: Vec::new(),
             dirty: Vec::new(),
             undo: Vec::new(),
@@ -118,7 +119,7 @@ impl<V> MapStore<V> {
 
 impl<V> Cells<V> {
     fn find_group(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        self.index.find(hash, key, |group| &self.groups[group as usize].key)
+        self.index.find(hash, key, |group| &self.groups[group].key)
     }
 
     /// The group of the key in process.
@@ -135,7 +136,7 @@ impl<V> Cells<V> {
     /// The place of an entry of the key in process.
     pub(super) fn locate(&self, current: &Current, subkey: &[u8]) -> Option<u32> {
         let group = self.group(current)?;
-        self.groups[group as usize].cells.get(subkey).copied()
+        self.groups[group].cells.get(subkey).copied()
     }
 
     /// The place of an entry of the key in process, which is made if there is none.
@@ -152,14 +153,14 @@ impl<V> Cells<V> {
     }
 
     fn open_in(&mut self, group: u32, subkey: &[u8]) -> u32 {
-        if let Some(cell) = self.groups[group as usize].cells.get(subkey) {
+        if let Some(cell) = self.groups[group].cells.get(subkey) {
             return *cell;
         }
         let subkey: Rc<[u8]> = subkey.into();
         let new = Entry { group, subkey: Rc::clone(&subkey), value: None, dirty: CLEAN, known: false, dead: false };
         let cell = match self.free_cells.pop() {
             Some(cell) => {
-                self.cells[cell as usize] = new;
+                self.cells[cell] = new;
                 cell
             }
             None => {
@@ -167,7 +168,7 @@ impl<V> Cells<V> {
                 end(self.cells.len() - 1)
             }
         };
-        self.groups[group as usize].cells.insert(subkey, cell);
+        self.groups[group].cells.insert(subkey, cell);
         cell
     }
 
@@ -175,7 +176,7 @@ impl<V> Cells<V> {
         let new = Group { key: key.into(), hash, cells: BTreeMap::new(), live: 0, dirty: 0 };
         let group = match self.free_groups.pop() {
             Some(group) => {
-                self.groups[group as usize] = new;
+                self.groups[group] = new;
                 group
             }
             None => {
@@ -189,8 +190,8 @@ impl<V> Cells<V> {
 
     /// Puts a value in place, or none, and returns what was there.
     pub(super) fn replace(&mut self, cell: u32, value: Option<V>) -> Option<V> {
-        let each = &mut self.cells[cell as usize];
-        let live = &mut self.groups[each.group as usize].live;
+        let each = &mut self.cells[cell];
+        let live = &mut self.groups[each.group].live;
         *live += u32::from(value.is_some());
         let previous = std::mem::replace(&mut each.value, value);
         *live -= u32::from(previous.is_some());
@@ -215,11 +216,11 @@ impl<V> Cells<V> {
             self.sweep(cell);
         }
         let next = end(self.dirty.len());
-        let each = &mut self.cells[cell as usize];
+        let each = &mut self.cells[cell];
         let was_dirty = each.dirty != CLEAN;
         if !was_dirty {
             each.dirty = next;
-            self.groups[each.group as usize].dirty += 1;
+            self.groups[each.group].dirty += 1;
             self.dirty.push(cell);
         }
         self.undo.push(Undo { cell, previous, was_dirty });
@@ -228,8 +229,8 @@ impl<V> Cells<V> {
     /// Frees the entries that earlier steps left dead, except one that is being written.
     fn sweep(&mut self, but: u32) {
         for cell in std::mem::take(&mut self.dead) {
-            self.cells[cell as usize].dead = false;
-            if cell != but && self.cells[cell as usize].value.is_none() {
+            self.cells[cell].dead = false;
+            if cell != but && self.cells[cell].value.is_none() {
                 self.unmark(cell);
                 self.release(cell);
             }
@@ -238,32 +239,32 @@ impl<V> Cells<V> {
 
     /// Takes an entry out of the list of changes.
     fn unmark(&mut self, cell: u32) {
-        let each = &mut self.cells[cell as usize];
+        let each = &mut self.cells[cell];
         let position = std::mem::replace(&mut each.dirty, CLEAN);
-        self.groups[each.group as usize].dirty -= 1;
+        self.groups[each.group].dirty -= 1;
         self.dirty.swap_remove(position as usize);
         if let Some(moved) = self.dirty.get(position as usize) {
-            self.cells[*moved as usize].dirty = position;
+            self.cells[*moved].dirty = position;
         }
     }
 
     /// Frees an entry that is in no list of changes, and its group with the last one.
     fn release(&mut self, cell: u32) {
-        let each = &mut self.cells[cell as usize];
+        let each = &mut self.cells[cell];
         let group = each.group;
         let subkey = std::mem::take(&mut each.subkey);
         if each.value.take().is_some() {
-            self.groups[group as usize].live -= 1;
+            self.groups[group].live -= 1;
         }
         if std::mem::take(&mut each.dead) {
             self.dead.retain(|dead| *dead != cell);
         }
         self.free_cells.push(cell);
-        let cells = &mut self.groups[group as usize].cells;
+        let cells = &mut self.groups[group].cells;
         cells.remove(&subkey);
         if cells.is_empty() {
-            self.index.remove(self.groups[group as usize].hash, group);
-            self.groups[group as usize].key = Key::new();
+            self.index.remove(self.groups[group].hash, group);
+            self.groups[group].key = Key::new();
             self.free_groups.push(group);
             self.found.set((0, 0));
         }
@@ -271,7 +272,7 @@ impl<V> Cells<V> {
 
     /// Frees all entries of a group, whose changes are exported.
     fn release_group(&mut self, group: u32) {
-        let all: Vec<u32> = self.groups[group as usize].cells.values().copied().collect();
+        let all: Vec<u32> = self.groups[group].cells.values().copied().collect();
         for cell in all {
             self.release(cell);
         }
@@ -285,7 +286,7 @@ impl<V> Cells<V> {
             self.replace(cell, previous);
             if !was_dirty {
                 self.unmark(cell);
-                let each = &self.cells[cell as usize];
+                let each = &self.cells[cell];
                 if each.value.is_none() && !each.known {
                     self.release(cell);
                 }
@@ -297,7 +298,7 @@ impl<V> Cells<V> {
 
     /// Puts an entry on the list of the dead if it is empty and the host does not know it.
     fn bury(&mut self, cell: u32) {
-        let each = &mut self.cells[cell as usize];
+        let each = &mut self.cells[cell];
         if each.value.is_none() && !each.known && !each.dead {
             each.dead = true;
             self.dead.push(cell);
@@ -312,7 +313,7 @@ impl<V: Serialize> Cells<V> {
                 if chunk.is_full() {
                     return Ok(false);
                 }
-                chunk.put(state, &self.groups[cell.group as usize].key, Some(&cell.subkey), value)?;
+                chunk.put(state, &self.groups[cell.group].key, Some(&cell.subkey), value)?;
             }
             cursor.position += 1;
         }
@@ -325,7 +326,7 @@ impl<V: Serialize> Cells<V> {
                 return Ok(false);
             }
             cursor.position += 1;
-            if self.cells[cell as usize].dirty != CLEAN {
+            if self.cells[cell].dirty != CLEAN {
                 self.export_cell(state, cell, chunk)?;
             }
         }
@@ -334,16 +335,16 @@ impl<V: Serialize> Cells<V> {
     }
 
     fn export_cell(&mut self, state: &str, cell: u32, chunk: &mut Chunk) -> Result<(), String> {
-        let each = &mut self.cells[cell as usize];
-        let group = &mut self.groups[each.group as usize];
+        let each = &mut self.cells[cell];
+        let group = &mut self.groups[each.group];
         if group.live == 0 {
             // All of the key is gone: one removal for all of it, if the host knows any.
             let gone = each.group;
-            if group.cells.values().any(|cell| self.cells[*cell as usize].known) {
+            if group.cells.values().any(|cell| self.cells[*cell].known) {
                 chunk.remove(&group.key, Some(&[]));
             }
             for cell in group.cells.values() {
-                self.cells[*cell as usize].dirty = CLEAN;
+                self.cells[*cell].dirty = CLEAN;
             }
             group.dirty = 0;
             self.release_group(gone);
@@ -402,14 +403,14 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
             let key = entry(&entries.keys, row);
             let subkey = entry(&entries.subkeys, row);
             let found = cells.find_group(hash(key), key);
-            if found.is_some_and(|group| cells.groups[group as usize].dirty > 0) {
+            if found.is_some_and(|group| cells.groups[group].dirty > 0) {
                 return Err(format!("state `{name}`, key {}: it has changes that importing would undo", Shown(key)));
             }
             if entries.removed.get(row).is_some_and(|removed| *removed != 0) {
                 match found {
                     Some(group) if subkey.is_empty() => cells.release_group(group),
                     Some(group) => {
-                        if let Some(&cell) = cells.groups[group as usize].cells.get(subkey) {
+                        if let Some(&cell) = cells.groups[group].cells.get(subkey) {
                             cells.release(cell);
                         }
                     }
@@ -423,14 +424,14 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
             let group = found.unwrap_or_else(|| cells.add_group(hash(key), key));
             let cell = cells.open_in(group, subkey);
             cells.replace(cell, Some(value));
-            cells.cells[cell as usize].known = true;
+            cells.cells[cell].known = true;
         }
         Ok(())
     }
 
     fn has_changes(&self, key: &[u8]) -> bool {
         let cells = self.cells.borrow();
-        cells.find_group(hash(key), key).is_some_and(|group| cells.groups[group as usize].dirty > 0)
+        cells.find_group(hash(key), key).is_some_and(|group| cells.groups[group].dirty > 0)
     }
 
     fn evict(&self, key: &[u8]) {

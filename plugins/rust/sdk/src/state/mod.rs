@@ -5,6 +5,7 @@
 //! all SDKs, is MessagePack with structs as maps with field names: it describes itself, so other languages and
 //! `waterwheel savepoint read` can read it, and a struct may gain fields (with `#[serde(default)]`) without a new version.
 
+mod arena;
 mod chunk;
 mod codec;
 mod current;

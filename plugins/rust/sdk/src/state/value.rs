@@ -40,7 +40,7 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
     pub fn get(&self) -> Option<Ref<'_, T>> {
         let slots = self.store.slots.borrow();
         let slot = slots.locate(&self.store.current)?;
-        Ref::filter_map(slots, |slots| slots.slots[slot as usize].value.as_ref()).ok()
+        Ref::filter_map(slots, |slots| slots.slots[slot].value.as_ref()).ok()
     }
 
     /// Whether there is a value.
@@ -54,7 +54,7 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
     pub fn set(&mut self, value: T) {
         let mut slots = self.store.slots.borrow_mut();
         let slot = slots.open(&self.store.current);
-        let previous = slots.slots[slot as usize].value.replace(value);
+        let previous = slots.slots[slot].value.replace(value);
         slots.note(&self.store.current, slot, previous);
     }
 
@@ -66,16 +66,16 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
     {
         let mut slots = self.store.slots.borrow_mut();
         let slot = slots.open(&self.store.current);
-        let previous = slots.slots[slot as usize].value.clone();
+        let previous = slots.slots[slot].value.clone();
         slots.note(&self.store.current, slot, previous);
-        change(slots.slots[slot as usize].value.get_or_insert_with(T::default))
+        change(slots.slots[slot].value.get_or_insert_with(T::default))
     }
 
     /// Removes the value; the key then takes no memory and is in no snapshot.
     pub fn remove(&mut self) {
         let mut slots = self.store.slots.borrow_mut();
         if let Some(slot) = slots.locate(&self.store.current)
-            && let previous @ Some(_) = slots.slots[slot as usize].value.take()
+            && let previous @ Some(_) = slots.slots[slot].value.take()
         {
             slots.note(&self.store.current, slot, previous);
             slots.bury(slot);

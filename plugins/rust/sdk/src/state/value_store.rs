@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Store;
+use super::arena::Arena;
 use super::chunk::{Chunk, Cursor};
 use super::codec::{Reader, Shown};
 use super::current::{Current, Key, hash};
@@ -45,7 +46,7 @@ struct Undo<T> {
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     index: KeyIndex,
-    pub(super) slots: Vec<Slot<T>>,
+    pub(super) slots: Arena<Slot<T>>,
     free: Vec<u32>,
     /// The slots that changed since the last `changed` export, each once.
     dirty: Vec<u32>,
@@ -66,7 +67,7 @@ impl<T> ValueStore<T> {
     pub(crate) fn new(current: Rc<Current>, reader: Reader<T>) -> Self {
         let slots = Slots {
             index: KeyIndex::default(),
-            slots: Vec::new(),
+            slots: Arena::default(),
             free: Vec::new(),
             dirty: Vec::new(),
             undo: Undo { step: 0, slot: 0, previous: None, was_dirty: false },
@@ -87,7 +88,7 @@ impl<T> ValueStore<T> {
 
 impl<T> Slots<T> {
     fn find(&self, hash: u32, key: &[u8]) -> Option<u32> {
-        self.index.find(hash, key, |slot| &self.slots[slot as usize].key)
+        self.index.find(hash, key, |slot| &self.slots[slot].key)
     }
 
     /// The slot of the key in process.
@@ -114,24 +115,55 @@ impl<T> Slots<T> {
     }
 
     fn add(&mut self, hash: u32, key: &[u8]) -> u32 {
-        let new = Slot { key: key.into(), hash, value: None, dirty: CLEAN, known: false };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = new;
-                slot
-            }
-            None => {
-                self.slots.push(new);
-                end(self.slots.len() - 1)
-            }
-        };
+        let slot = self.next_slot();
         self.index.insert(hash, slot);
+        self.fill(slot, hash, key, None);
         slot
+    }
+
+    /// Puts a value in that the host knows. False: the key has changes, and nothing was put in.
+    fn put_known(&mut self, hash: u32, key: &[u8], value: T) -> bool {
+        let next = self.next_slot();
+        let Self { index, slots, .. } = self;
+        match index.find_or_insert(hash, key, next, |slot| &slots[slot].key) {
+            Some(slot) if slots[slot].dirty != CLEAN => return false,
+            Some(slot) => {
+                let each = &mut slots[slot];
+                (each.value, each.known) = (Some(value), true);
+            }
+            None => self.fill(next, hash, key, Some(value)),
+        }
+        true
+    }
+
+    /// Removes a key. False: it has changes, and is still there.
+    fn remove_known(&mut self, hash: u32, key: &[u8]) -> bool {
+        match self.find(hash, key) {
+            Some(slot) if self.slots[slot].dirty != CLEAN => return false,
+            Some(slot) => self.release(slot),
+            None => {}
+        }
+        true
+    }
+
+    /// The slot that the next new key gets.
+    fn next_slot(&self) -> u32 {
+        self.free.last().copied().unwrap_or_else(|| end(self.slots.len()))
+    }
+
+    /// Gives the next slot to a key.
+    fn fill(&mut self, slot: u32, hash: u32, key: &[u8], value: Option<T>) {
+        let known = value.is_some();
+        let new = Slot { key: key.into(), hash, value, dirty: CLEAN, known };
+        match self.free.pop() {
+            Some(_) => self.slots[slot] = new,
+            None => self.slots.push(new),
+        }
     }
 
     /// Frees a slot that is in no list of changes.
     fn release(&mut self, slot: u32) {
-        let each = &mut self.slots[slot as usize];
+        let each = &mut self.slots[slot];
         self.index.remove(each.hash, slot);
         each.key = Key::new();
         each.value = None;
@@ -148,7 +180,7 @@ impl<T> Slots<T> {
             self.sweep(slot);
         }
         let next = end(self.dirty.len());
-        let each = &mut self.slots[slot as usize];
+        let each = &mut self.slots[slot];
         let was_dirty = each.dirty != CLEAN;
         if !was_dirty {
             each.dirty = next;
@@ -162,7 +194,7 @@ impl<T> Slots<T> {
     /// Frees the slot that an earlier step left dead, unless it is this one, which may come alive again.
     fn sweep(&mut self, but: u32) {
         let slot = std::mem::replace(&mut self.dead, NONE);
-        if slot != but && self.slots[slot as usize].value.is_none() {
+        if slot != but && self.slots[slot].value.is_none() {
             self.unmark(slot);
             self.release(slot);
         }
@@ -170,10 +202,10 @@ impl<T> Slots<T> {
 
     /// Takes a slot out of the list of changes.
     fn unmark(&mut self, slot: u32) {
-        let position = std::mem::replace(&mut self.slots[slot as usize].dirty, CLEAN);
+        let position = std::mem::replace(&mut self.slots[slot].dirty, CLEAN);
         self.dirty.swap_remove(position as usize);
         if let Some(moved) = self.dirty.get(position as usize) {
-            self.slots[*moved as usize].dirty = position;
+            self.slots[*moved].dirty = position;
         }
     }
 
@@ -184,10 +216,10 @@ impl<T> Slots<T> {
         self.undo.step = 0;
         self.found.set((0, 0));
         let slot = self.undo.slot;
-        self.slots[slot as usize].value = self.undo.previous.take();
+        self.slots[slot].value = self.undo.previous.take();
         if !self.undo.was_dirty {
             self.unmark(slot);
-            if self.slots[slot as usize].value.is_none() {
+            if self.slots[slot].value.is_none() {
                 self.release(slot);
             }
         } else {
@@ -197,7 +229,7 @@ impl<T> Slots<T> {
 
     /// Remembers a slot for freeing if it is empty and the host does not know it.
     pub(super) fn bury(&mut self, slot: u32) {
-        let each = &self.slots[slot as usize];
+        let each = &self.slots[slot];
         if each.value.is_none() && !each.known {
             self.dead = slot;
         }
@@ -223,7 +255,7 @@ impl<T: Serialize> Slots<T> {
             if chunk.is_full() {
                 return Ok(false);
             }
-            let each = &mut self.slots[slot as usize];
+            let each = &mut self.slots[slot];
             each.dirty = CLEAN;
             match &each.value {
                 Some(value) => {
@@ -276,32 +308,25 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> Store for ValueStore<T> 
         }
         let mut slots = self.slots.borrow_mut();
         slots.index.reserve(entries.keys.ends.len());
-        slots.slots.reserve(entries.keys.ends.len());
         for row in 0..entries.keys.ends.len() {
             let key = entry(&entries.keys, row);
-            let hash = hash(key);
-            let found = slots.find(hash, key);
-            if found.is_some_and(|slot| slots.slots[slot as usize].dirty != CLEAN) {
+            let is_gone = entries.removed.get(row).is_some_and(|removed| *removed != 0);
+            let is_clean = if is_gone {
+                slots.remove_known(hash(key), key)
+            } else {
+                let value = self.reader.read(entries.version, key, entry(&entries.values, row))?;
+                slots.put_known(hash(key), key, value)
+            };
+            if !is_clean {
                 return Err(format!("state `{name}`, key {}: it has changes that importing would undo", Shown(key)));
             }
-            if entries.removed.get(row).is_some_and(|removed| *removed != 0) {
-                if let Some(slot) = found {
-                    slots.release(slot);
-                }
-                continue;
-            }
-            let value = self.reader.read(entries.version, key, entry(&entries.values, row))?;
-            let slot = found.unwrap_or_else(|| slots.add(hash, key));
-            let each = &mut slots.slots[slot as usize];
-            each.value = Some(value);
-            each.known = true;
         }
         Ok(())
     }
 
     fn has_changes(&self, key: &[u8]) -> bool {
         let slots = self.slots.borrow();
-        slots.find(hash(key), key).is_some_and(|slot| slots.slots[slot as usize].dirty != CLEAN)
+        slots.find(hash(key), key).is_some_and(|slot| slots.slots[slot].dirty != CLEAN)
     }
 
     fn evict(&self, key: &[u8]) {
