@@ -258,7 +258,7 @@ impl Operator for KeyedOperator {
                 let message = format!("operator {}: the state file {file} cannot be read", self.failures.uid());
                 Error::external(message).caused_by(error).with_retry(false)
             };
-            let Some(entries) = state.next_entries().map_err(damaged)? else { return Ok(()) };
+            let Some(entries) = state.next_entries().await.map_err(damaged)? else { return Ok(()) };
             if entries.state.starts_with("waterwheel.") {
                 self.restore_own(&entries)?;
             } else if entries.byte_len() <= 2 * CHUNK_BYTES as usize {

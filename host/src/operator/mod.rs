@@ -92,7 +92,7 @@ pub trait Operator: Send {
         Ok(())
     }
 
-    /// Takes the state of a checkpoint, before anything else is called: the entries of this subtask's key groups, oldest file first.
+    /// Takes the state of a checkpoint, before anything else is called: the entries of this subtask's key groups.
     async fn restore(&mut self, _state: &mut StateReader) -> Result<(), Error> {
         Ok(())
     }

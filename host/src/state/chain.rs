@@ -1,149 +1,190 @@
 //! A base and its deltas, read as one: the newest entry of a key counts, and what is gone is not there.
 
-use super::{Entries, EntryRef, StateFileError, StateWriter, read_chunks};
+use super::file::{Chunks, StateFileError, StateWriter};
+use super::hidden::{Hidden, Row, shown};
+use super::{Entries, EntryRef};
 use crate::record::key_group;
 use bytes::Bytes;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use xxhash_rust::xxh3::Xxh3Builder;
 
-type Keys = HashSet<Box<[u8]>, Xxh3Builder>;
-
-/// What newer files say about the keys of one state, and so hides older entries.
-#[derive(Debug, Default)]
-struct Hidden {
-    /// Keys of which a newer file removed everything.
-    keys: Keys,
-    /// Key and subkey of entries that a newer file sets or removes.
-    entries: Keys,
-}
-
-/// Reads the files of one or more subtasks' chains, the entries of some key groups only, each entry once and as it was at the checkpoint.
-#[derive(Debug)]
-pub struct StateReader {
-    /// Chains that are still to be read, each newest file first, with names for errors.
-    chains: VecDeque<Vec<(String, Bytes)>>,
-    groups: Range<u16>,
-    max_parallelism: u16,
-    current: Option<Chain>,
-}
-
-#[derive(Debug, Default)]
-struct Chain {
-    hidden: HashMap<String, Hidden>,
-    ready: VecDeque<Entries>,
-}
-
-impl StateReader {
-    /// A reader of chains, each a base and deltas, oldest first, under names that errors tell. Entries whose key is in `groups` are read.
-    pub fn new(chains: Vec<Vec<(String, Bytes)>>, groups: Range<u16>, max_parallelism: u16) -> Self {
-        let chains = chains.into_iter().map(|chain| chain.into_iter().rev().collect()).collect();
-        Self { chains, groups, max_parallelism, current: None }
-    }
-
-    /// Nothing to read: the start of a new job.
-    pub fn empty() -> Self {
-        Self::new(Vec::new(), 0..0, 1)
-    }
-
-    /// The next entries, none at the end. None of them is gone.
-    ///
-    /// # Errors
-    /// The name of a damaged file, and where in it.
-    pub fn next_entries(&mut self) -> Result<Option<Entries>, (String, StateFileError)> {
-        loop {
-            if let Some(entries) = self.current.as_mut().and_then(|chain| chain.ready.pop_front()) {
-                return Ok(Some(entries));
-            }
-            let Some(files) = self.chains.front_mut() else { return Ok(None) };
-            if files.is_empty() {
-                self.chains.pop_front();
-                self.current = None;
-                continue;
-            }
-            let (name, file) = files.remove(0);
-            let oldest = files.is_empty();
-            let chain = self.current.get_or_insert_default();
-            read_file(chain, &file, oldest, &self.groups, self.max_parallelism).map_err(|error| (name, error))?;
-        }
-    }
-}
-
-/// Reads one file of a chain, after all newer ones.
-fn read_file(chain: &mut Chain, file: &Bytes, oldest: bool, groups: &Range<u16>, max_parallelism: u16) -> Result<(), StateFileError> {
-    let whole = groups.start == 0 && groups.end == max_parallelism;
-    let mut chunks = Vec::new();
-    for entries in read_chunks(file) {
-        let entries = entries?;
-        let nothing_hidden = chain.hidden.get(&entries.state).is_none_or(|hidden| hidden.keys.is_empty() && hidden.entries.is_empty());
-        if whole && nothing_hidden && entries.removed.is_empty() {
-            chain.ready.push_back(entries.clone());
-        } else {
-            let in_groups = |entry: &EntryRef<'_>| whole || groups.contains(&key_group(entry.key, max_parallelism));
-            chain.ready.push_back(visible(&entries, chain.hidden.get(&entries.state), in_groups));
-        }
-        if !oldest {
-            chunks.push(entries);
-        }
-    }
-    // Only after the whole file: a removal of a key and new entries of that key may stand in one file.
-    for entries in &chunks {
-        let hidden = chain.hidden.entry(entries.state.clone()).or_default();
-        entries.iter().for_each(|entry| hidden.hide(&entry));
-    }
-    chain.ready.retain(|entries| !entries.is_empty());
-    Ok(())
-}
-
-fn visible(entries: &Entries, hidden: Option<&Hidden>, in_groups: impl Fn(&EntryRef<'_>) -> bool) -> Entries {
-    let mut shown = Entries::of(entries.state.clone(), entries.version);
-    let mut name = Vec::new();
-    for entry in entries.iter() {
-        let gone = entry.value.is_none() || hidden.is_some_and(|hidden| hidden.hides(&entry, &mut name));
-        if !gone && in_groups(&entry) {
-            shown.push(entry);
-        }
-    }
-    shown
-}
-
-impl Hidden {
-    fn hide(&mut self, entry: &EntryRef<'_>) {
-        if entry.removes_key() {
-            self.keys.insert(entry.key.into());
-        } else {
-            let mut name = Vec::new();
-            entry_name(entry, &mut name);
-            self.entries.insert(name.into());
-        }
-    }
-
-    fn hides(&self, entry: &EntryRef<'_>, name: &mut Vec<u8>) -> bool {
-        if self.keys.contains(entry.key) {
-            return true;
-        }
-        entry_name(entry, name);
-        self.entries.contains(name.as_slice())
-    }
-}
-
-/// Key and subkey as one byte string; the length in front keeps them apart.
-fn entry_name(entry: &EntryRef<'_>, name: &mut Vec<u8>) {
-    name.clear();
-    name.extend_from_slice(&(entry.key.len() as u64).to_le_bytes());
-    name.extend_from_slice(entry.key);
-    name.extend_from_slice(entry.subkey.unwrap_or_default());
-}
+/// Entries, or the name of a damaged file and where in it.
+pub(super) type Read = Result<Entries, (String, StateFileError)>;
 
 /// Folds a base and its deltas, oldest first, into one base.
 ///
 /// # Errors
 /// The name of a damaged file, and where in it.
 pub fn merge(files: Vec<(String, Bytes)>) -> Result<Bytes, (String, StateFileError)> {
-    let mut reader = StateReader::new(vec![files], 0..1, 1);
     let mut writer = StateWriter::default();
-    while let Some(entries) = reader.next_entries()? {
-        writer.write(&entries);
+    for entries in Visible::new(vec![files], 0..1, 1) {
+        writer.write(&entries?);
     }
     Ok(writer.finish())
+}
+
+/// The entries of chains that no newer file hides, and none that is gone: the newest file first. An error is the last item.
+#[derive(Debug)]
+pub(super) struct Visible {
+    /// Chains that are still to be read, each oldest file first.
+    chains: VecDeque<Vec<(String, Bytes)>>,
+    groups: Range<u16>,
+    max_parallelism: u16,
+    current: Option<File>,
+    /// By state: what the files of the chain that were read hide.
+    hidden: HashMap<String, Hidden>,
+}
+
+/// The file that is read.
+#[derive(Debug)]
+struct File {
+    name: String,
+    chunks: Chunks,
+    is_oldest: bool,
+    /// What hides older entries, but only after the whole file: a removal of a key and new entries of that key may stand in one file.
+    hiding: Vec<(Entries, Vec<Row>)>,
+}
+
+impl Visible {
+    pub(super) fn new(chains: Vec<Vec<(String, Bytes)>>, groups: Range<u16>, max_parallelism: u16) -> Self {
+        Self { chains: chains.into(), groups, max_parallelism, current: None, hidden: HashMap::new() }
+    }
+
+    /// Begins with the next file. None: there is no other one.
+    fn next_file(&mut self) -> Option<File> {
+        loop {
+            let chain = self.chains.front_mut()?;
+            if let Some((name, file)) = chain.pop() {
+                return Some(File { name, chunks: Chunks::of(file), is_oldest: chain.is_empty(), hiding: Vec::new() });
+            }
+            self.chains.pop_front();
+            self.hidden.clear();
+        }
+    }
+
+    /// What is left of the entries of a file.
+    fn left(&mut self, file: &mut File, entries: Entries) -> Entries {
+        let whole = self.groups.start == 0 && self.groups.end == self.max_parallelism;
+        let in_groups = |entry: &EntryRef<'_>| whole || self.groups.contains(&key_group(entry.key, self.max_parallelism));
+        let hidden = self.hidden.entry(entries.state.clone()).or_default();
+        if file.is_oldest && whole && hidden.is_empty() && entries.removed.is_empty() {
+            return entries;
+        }
+        let rows = hidden.rows_left(&entries, in_groups);
+        let left = shown(&entries, &rows);
+        if !file.is_oldest {
+            file.hiding.push((entries, rows));
+        }
+        left
+    }
+}
+
+impl Iterator for Visible {
+    type Item = Read;
+
+    fn next(&mut self) -> Option<Read> {
+        loop {
+            let mut file = self.current.take().or_else(|| self.next_file())?;
+            match file.chunks.next() {
+                Some(Ok(entries)) => {
+                    let left = self.left(&mut file, entries);
+                    self.current = Some(file);
+                    if !left.is_empty() {
+                        return Some(Ok(left));
+                    }
+                }
+                Some(Err(error)) => {
+                    self.chains.clear();
+                    return Some(Err((file.name, error)));
+                }
+                None => {
+                    for (entries, rows) in file.hiding {
+                        self.hidden.entry(entries.state.clone()).or_default().hide(entries, &rows);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// (key, subkey, value): without a subkey the key as a whole is removed, without a value the entry.
+    type Change = (u8, u8, Option<u8>);
+    type State = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+
+    fn file(changes: &[Change], has_subkeys: bool) -> Bytes {
+        let mut writer = StateWriter::default();
+        // Removals of whole keys come first, and each entry is there once: as an export has them.
+        let is_removal = |change: &&Change| has_subkeys && change.1 == 0;
+        let entries = changes.iter().filter(|change| !is_removal(change));
+        let entries: BTreeMap<_, _> = entries.map(|(key, sub, value)| ((*key, if has_subkeys { *sub } else { 0 }), *value)).collect();
+        let removals = changes.iter().filter(is_removal).map(|(key, _, _)| ((*key, 0), None));
+        for ((key, sub), value) in removals.chain(entries) {
+            // Small chunks, so that there are many.
+            let mut chunk = Entries::of("state", 1);
+            let sub = if sub == 0 { vec![] } else { vec![sub] };
+            chunk.push(EntryRef { key: &[key], subkey: has_subkeys.then_some(&*sub), value: value.as_ref().map(std::slice::from_ref) });
+            writer.write(&chunk);
+        }
+        writer.finish()
+    }
+
+    /// What the files come to when their entries are applied in order.
+    fn applied(files: &[Bytes]) -> State {
+        let mut state = State::new();
+        for entries in files.iter().cloned().flat_map(Chunks::of) {
+            for entry in entries.unwrap().iter() {
+                let (key, sub) = (entry.key.to_vec(), entry.subkey.unwrap_or_default().to_vec());
+                match entry.value {
+                    Some(value) => drop(state.insert((key, sub), value.to_vec())),
+                    None if entry.removes_key() => state.retain(|(each, _), _| *each != key),
+                    None => drop(state.remove(&(key, sub))),
+                }
+            }
+        }
+        state
+    }
+
+    /// What is read, each entry once.
+    fn read(files: &[Bytes], groups: Range<u16>) -> State {
+        let mut state = State::new();
+        for entries in Visible::new(vec![named(files)], groups, 128) {
+            for entry in entries.unwrap().iter() {
+                let name = (entry.key.to_vec(), entry.subkey.unwrap_or_default().to_vec());
+                assert!(state.insert(name, entry.value.unwrap().to_vec()).is_none());
+            }
+        }
+        state
+    }
+
+    fn named(files: &[Bytes]) -> Vec<(String, Bytes)> {
+        files.iter().enumerate().map(|(index, file)| (index.to_string(), file.clone())).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_chain_folded_or_not_is_read_as_what_its_files_come_to(
+            files in prop::collection::vec(prop::collection::vec((0..6_u8, 0..4_u8, prop::option::of(any::<u8>())), 0..12), 1..6),
+            has_subkeys: bool,
+            folded in 0..6_usize,
+        ) {
+            let files: Vec<Bytes> = files.iter().map(|changes| file(changes, has_subkeys)).collect();
+            let expected = applied(&files);
+            prop_assert_eq!(&read(&files, 0..128), &expected);
+            let (older, newer) = files.split_at(folded.min(files.len()));
+            let base = merge(named(older)).unwrap();
+            let chain: Vec<Bytes> = std::iter::once(base).chain(newer.iter().cloned()).collect();
+            prop_assert_eq!(&read(&chain, 0..128), &expected);
+            let (mut part, other) = (read(&chain, 0..50), read(&chain, 50..128));
+            prop_assert!(other.keys().all(|key| !part.contains_key(key)));
+            part.extend(other);
+            prop_assert_eq!(part, expected);
+        }
+    }
 }

@@ -96,10 +96,12 @@ fn put_bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Reads the chunks of a state file one after the other; after an error comes nothing more. The end is checked: a file that was cut is an error.
 pub fn read_chunks(file: &Bytes) -> impl Iterator<Item = Result<Entries, StateFileError>> + use<> {
-    Chunks { file: file.clone(), offset: 0, chunks: 0, done: false }
+    Chunks::of(file.clone())
 }
 
-struct Chunks {
+/// The chunks of a state file.
+#[derive(Debug)]
+pub(super) struct Chunks {
     file: Bytes,
     offset: usize,
     chunks: u32,
@@ -120,6 +122,10 @@ impl Iterator for Chunks {
 }
 
 impl Chunks {
+    pub(super) fn of(file: Bytes) -> Self {
+        Self { file, offset: 0, chunks: 0, done: false }
+    }
+
     fn read(&mut self) -> Result<Option<Entries>, StateFileError> {
         let mut input = Input { bytes: &self.file, offset: self.offset };
         if input.offset == 0 && input.take(MAGIC.len())? != MAGIC {

@@ -5,8 +5,11 @@
 mod chain;
 mod entries;
 mod file;
+mod hidden;
+mod reader;
 pub mod timers;
 
-pub use chain::{StateReader, merge};
+pub use chain::merge;
 pub use entries::{Entries, EntriesFault, EntryRef};
 pub use file::{StateFileError, StateWriter, read_chunks};
+pub use reader::StateReader;

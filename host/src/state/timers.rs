@@ -252,7 +252,7 @@ fn parse_subkey(subkey: &[u8]) -> Option<(Clock, i64, u32)> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::state::{StateReader, merge};
+    use crate::state::chain::{Visible, merge};
 
     fn fired(timers: &mut Timers, clock: Clock, now: i64, max: usize) -> Vec<(Vec<u8>, i64, u32)> {
         let mut columns = TimerColumns::default();
@@ -268,10 +268,9 @@ mod tests {
 
     fn restored(files: Vec<bytes::Bytes>) -> Timers {
         let chain = files.into_iter().enumerate().map(|(i, file)| (i.to_string(), file)).collect();
-        let mut reader = StateReader::new(vec![chain], 0..1, 1);
         let mut timers = Timers::default();
-        while let Some(entries) = reader.next_entries().unwrap() {
-            timers.restore(&entries).unwrap();
+        for entries in Visible::new(vec![chain], 0..1, 1) {
+            timers.restore(&entries.unwrap()).unwrap();
         }
         timers
     }
