@@ -7,3 +7,4 @@
 mod broker;
 mod fixture_works;
 mod source;
+mod tools;

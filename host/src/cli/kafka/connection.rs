@@ -12,13 +12,21 @@ const NAME: &str = "kafka";
 #[derive(Debug, clap::Args)]
 pub(super) struct Connection {
     /// Brokers to begin with, separated by commas.
-    #[arg(long, short, global = true, value_name = "HOST:PORT", env = "WATERWHEEL_KAFKA", default_value = "localhost:9092")]
+    #[arg(
+        long,
+        visible_alias = "bootstrap-server",
+        short,
+        global = true,
+        value_name = "HOST:PORT",
+        env = "WATERWHEEL_KAFKA",
+        default_value = "localhost:9092"
+    )]
     bootstrap_servers: String,
     /// A property of the Kafka client, such as `security.protocol=ssl`; may be repeated.
     #[arg(long = "property", short, global = true, value_name = "NAME=VALUE")]
     properties: Vec<String>,
     /// A file of properties, one a line, `#` before comments: the place for passwords, which others could see on a command line.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, visible_alias = "command-config", global = true, value_name = "FILE")]
     properties_file: Option<PathBuf>,
 }
 

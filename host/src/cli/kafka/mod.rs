@@ -1,6 +1,9 @@
 //! `waterwheel kafka …`: what one needs of a Kafka cluster beside a job, one file a command.
 
 mod connection;
+mod count;
+mod lag;
+mod numbers;
 mod produce;
 mod topics;
 
@@ -25,6 +28,10 @@ enum Command {
     Topics(topics::Command),
     /// Writes the lines of the standard input to a topic, a record each.
     Produce(produce::Arguments),
+    /// Counts the records of a topic: how many, which twice, which missing.
+    Count(count::Arguments),
+    /// How far a consumer group is behind.
+    Lag(lag::Arguments),
 }
 
 /// Runs a command. What is wrong is one sentence on the standard error, and exit code 1, or 2 for options that cannot be.
@@ -48,6 +55,8 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     let done = match &arguments.command {
         Command::Topics(command) => runtime.block_on(topics::run(command, &options)),
         Command::Produce(arguments) => runtime.block_on(produce::run(arguments, &options)),
+        Command::Count(arguments) => runtime.block_on(count::run(arguments, &options)),
+        Command::Lag(arguments) => runtime.block_on(lag::run(arguments, &options)),
     };
     match done {
         Ok(text) => super::print(&text),
@@ -57,6 +66,20 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
 
 /// What a command prints when it went well.
 type Outcome = Result<String, Error>;
+
+/// For whom a command prints.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One object, for programs.
+    Json,
+}
+
+fn plural(number: i64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
 
 fn fail(message: &str) -> ExitCode {
     eprintln!("waterwheel: {message}");

@@ -20,7 +20,7 @@ pub use options::{BoundedMode, IsolationLevel, KafkaOptions, Moment, OnLostOffse
 use super::{ReaderContext, Source, SourceReader, SourceType, Split};
 use crate::Error;
 use crate::config::Fault;
-use crate::kafka::Cluster;
+use crate::kafka::{ClientOptions, Cluster};
 use async_trait::async_trait;
 use reader::KafkaReader;
 use serde_json::Value;
@@ -44,9 +44,13 @@ impl SourceType for KafkaType {
     }
 
     fn create(&self, uid: &str, options: &Value) -> Result<Arc<dyn Source>, Vec<Fault>> {
-        let settings = Settings::parse(uid, options)?;
-        Ok(Arc::new(KafkaSource { settings: Arc::new(settings), cluster: Mutex::default(), found_none: AtomicBool::new(false) }))
+        Ok(Arc::new(KafkaSource::new(Settings::parse(uid, options)?)))
     }
+}
+
+/// The source that reads a topic from its beginning to the end that it has when it starts.
+pub(crate) fn whole_topic(client: ClientOptions, topic: &str, level: IsolationLevel) -> Arc<dyn Source> {
+    Arc::new(KafkaSource::new(Settings::whole_topic(client, topic, level)))
 }
 
 #[derive(Debug)]
@@ -59,6 +63,10 @@ struct KafkaSource {
 }
 
 impl KafkaSource {
+    fn new(settings: Settings) -> Self {
+        Self { settings: Arc::new(settings), cluster: Mutex::default(), found_none: AtomicBool::new(false) }
+    }
+
     fn cluster(&self) -> Result<Cluster, Error> {
         let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
         match &*cluster {

@@ -126,8 +126,9 @@ pub enum BoundedMode {
 }
 
 /// Which records of transactions are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum IsolationLevel {
     /// Those of transactions that are committed.
     #[default]
@@ -138,7 +139,7 @@ pub enum IsolationLevel {
 
 impl IsolationLevel {
     /// The word that the client takes.
-    pub(super) fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::ReadCommitted => "read_committed",
             Self::ReadUncommitted => "read_uncommitted",

@@ -121,6 +121,22 @@ impl Settings {
         }
     }
 
+    /// All of a topic that is there now, for a command.
+    pub(super) fn whole_topic(mut client: ClientOptions, topic: &str, level: IsolationLevel) -> Self {
+        client.take("group.id");
+        client.set("isolation.level", level.word());
+        Self {
+            uid: client.uid().to_owned(),
+            client,
+            group: None,
+            topics: Wanted::Names(vec![topic.to_owned()]),
+            start: Start::Earliest,
+            stop: Stop::Latest,
+            discovery_interval: None,
+            on_lost: OnLostOffsets::Fail,
+        }
+    }
+
     /// The options of a reader's client.
     pub(super) fn reader_client(&self) -> ClientOptions {
         let mut client = self.client.clone();
