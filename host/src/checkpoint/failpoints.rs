@@ -6,8 +6,10 @@
 
 /// Every crash point of the protocol and of the sinks that take part in it, in the order in which a run passes them.
 pub const CRASH_POINTS: &[&str] = &[
+    "sink-kafka::after-marker-read",
     "recovery::after-generation",
     "recovery::after-forked",
+    "sink-kafka::after-fencing-one",
     "recovery::before-copy",
     "recovery::after-copy",
     "recovery::before-roll-forward",
@@ -16,9 +18,14 @@ pub const CRASH_POINTS: &[&str] = &[
     "recovery::after-clean-up",
     "sink-file::before-prepare-sync",
     "sink-file::after-prepare",
+    "sink-kafka::after-drain",
+    "sink-kafka::after-marker",
+    "sink-kafka::after-switch",
     "checkpoint::before-manifest",
     "checkpoint::after-manifest",
     "commit::before-last-resource",
+    "sink-kafka::before-commit",
+    "sink-kafka::after-commit",
     "commit::before-sinks",
     "sink-file::before-rename",
     "sink-file::between-renames",
@@ -84,8 +91,10 @@ mod tests {
             include_str!("recovery/own_log.rs"),
             include_str!("../sink/file/prepared.rs"),
             include_str!("../sink/file/writer.rs"),
+            include_str!("../sink/kafka/transactions/mod.rs"),
+            include_str!("../sink/kafka/transactions/owner.rs"),
         ];
-        let steps = ["checkpoint::", "commit::", "recovery::", "retention::", "sink-file::"];
+        let steps = ["checkpoint::", "commit::", "recovery::", "retention::", "sink-file::", "sink-kafka::"];
         let literals = sources.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
         let used: BTreeSet<&str> = literals.filter(|text| steps.iter().any(|step| text.starts_with(step))).collect();
         assert_eq!(used, CRASH_POINTS.iter().copied().collect());

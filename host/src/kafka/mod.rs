@@ -4,6 +4,7 @@
 //! - [`context`]: the client's log lines and errors go to the log of the process, without secrets;
 //! - [`error`]: what went wrong, in a sentence, and whether trying again can help;
 //! - [`cluster`]: topics, offsets and configurations, asked for off the async threads;
+//! - [`producer`]: a producer whose events a thread serves, and what it could not deliver;
 //! - [`token`]: OAUTHBEARER tokens from a file;
 //! - [`ffi`]: the batch calls of librdkafka, the only unsafe code.
 
@@ -16,6 +17,7 @@ pub(crate) mod error;
 pub(crate) mod ffi;
 pub(crate) mod options;
 mod partition;
+pub(crate) mod producer;
 mod properties;
 mod secret;
 pub(crate) mod service;

@@ -27,7 +27,7 @@ impl Connectors {
             .register_sink(Arc::new(sink::StdoutType))
             .register_sink(Arc::new(sink::DiscardType));
         #[cfg(feature = "kafka")]
-        connectors.register_source(Arc::new(source::KafkaType));
+        connectors.register_source(Arc::new(source::KafkaType)).register_sink(Arc::new(sink::KafkaType));
         connectors
     }
 

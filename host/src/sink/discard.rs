@@ -101,7 +101,16 @@ mod tests {
         batch.push(Row { key: Some(b"ab"), value: Some(b"c"), timestamp: 0, origin: Origin::NONE });
         for subtask in 0..2 {
             let (job, uid, split_table) = ("job".to_owned(), "out".to_owned(), SplitTable::default());
-            let context = WriterContext { job, uid, subtask, parallelism: 2, generation: 1, split_table, transactions: None };
+            let context = WriterContext {
+                job,
+                uid,
+                subtask,
+                parallelism: 2,
+                generation: 1,
+                split_table,
+                metrics: Arc::default(),
+                transactions: None,
+            };
             let mut writer = sink.open(context).await.unwrap();
             writer.write(&batch).await.unwrap();
             writer.flush().await.unwrap();

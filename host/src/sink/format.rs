@@ -139,6 +139,7 @@ mod tests {
             parallelism: 1,
             generation: 1,
             split_table,
+            metrics: std::sync::Arc::default(),
             transactions: None,
         };
         let mut out = Vec::new();

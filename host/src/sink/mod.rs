@@ -5,12 +5,16 @@ pub mod conformance;
 mod discard;
 pub mod file;
 mod format;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 mod stdout;
 mod transactional;
 
 pub use discard::{DiscardOptions, DiscardSink, DiscardType};
 pub use file::FileType;
 pub use format::Format;
+#[cfg(feature = "kafka")]
+pub use kafka::KafkaType;
 pub use stdout::{StdoutOptions, StdoutType};
 pub use transactional::{GiveUp, RunIdentity, TransactionContext, TransactionDomain, TransactionalSink, Transactions};
 
@@ -18,6 +22,7 @@ use crate::Error;
 use crate::checkpoint::protocol::Attempt;
 use crate::config::Fault;
 use crate::record::{Batch, SplitTable};
+use crate::telemetry::TaskMetrics;
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,6 +67,8 @@ pub struct WriterContext {
     pub generation: u64,
     /// Turns the origin of a record into words, for errors.
     pub split_table: SplitTable,
+    /// Counts what this subtask does.
+    pub metrics: Arc<TaskMetrics>,
     /// What the sink's writers write through, if the sink is a [`TransactionalSink`] and exactly-once in this job.
     pub transactions: Option<Arc<dyn Transactions>>,
 }

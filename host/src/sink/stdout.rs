@@ -152,7 +152,8 @@ mod tests {
 
     fn writer(format: Format, screen: Screen) -> LineWriter {
         let (job, uid, split_table) = ("job".to_owned(), "out".to_owned(), SplitTable::default());
-        let context = WriterContext { job, uid, subtask: 0, parallelism: 1, generation: 1, split_table, transactions: None };
+        let context =
+            WriterContext { job, uid, subtask: 0, parallelism: 1, generation: 1, split_table, metrics: Arc::default(), transactions: None };
         LineWriter::new(format, context, Box::new(screen))
     }
 

@@ -2,7 +2,7 @@
 //! the decision, and what it did not commit is replayed. A job has at most one such [`LastResource`], which all these sinks share.
 
 use crate::Error;
-use crate::checkpoint::participants::LastResource;
+use crate::checkpoint::participants::{LastResource, LastResourceError};
 use crate::checkpoint::protocol::{Attempt, Generation, JobId, StorageId};
 use crate::pipeline::plan::CheckpointSettings;
 use crate::telemetry::JobMetrics;
@@ -91,6 +91,10 @@ pub trait Transactions: LastResource + Any + Debug {
 
     /// Gives up a checkpoint, unless its epoch has ended. Writers that wait with its barrier go on in the same transaction.
     fn give_up(&self, checkpoint: Attempt) -> GiveUp;
+
+    /// Waits until the transactions of the run are lost: a record was not delivered, or another producer took over. Only a recovery mends
+    /// that, and it need not wait for the next barrier. Never ends while all is well. Cancel-safe.
+    async fn lost(&self) -> LastResourceError;
 
     /// Ends the run: aborts what is open, so that readers need not wait for it to time out. What is being committed stays as it is.
     async fn end(&self);

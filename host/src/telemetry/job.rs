@@ -2,6 +2,7 @@
 
 use super::TaskMetrics;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,17 @@ pub struct JobMetrics {
 struct State {
     tasks: BTreeMap<(String, usize), Arc<TaskMetrics>>,
     reading: JobReading,
+    transactions: Option<TransactionsSource>,
+}
+
+/// Where the numbers of a job's transactions are read when somebody asks for them.
+#[derive(Clone)]
+struct TransactionsSource(Arc<dyn Fn() -> TransactionsReading + Send + Sync>);
+
+impl fmt::Debug for TransactionsSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TransactionsSource")
+    }
 }
 
 /// The numbers of a job at one moment.
@@ -30,6 +42,23 @@ pub struct JobReading {
     pub last_checkpoint: Option<CheckpointReading>,
     /// How often the job was started again after a failure, in this process.
     pub restarts: u64,
+    /// The transactions that its sinks write through, if they do.
+    pub transactions: Option<TransactionsReading>,
+}
+
+/// The numbers of a job's transactions at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionsReading {
+    /// How long the oldest open one has been open; none while the job does not run.
+    pub oldest_open: Option<Duration>,
+    /// How many were committed.
+    pub committed: u64,
+    /// How many were aborted.
+    pub aborted: u64,
+    /// How many writers wait with a barrier for the others.
+    pub waiting_writers: u64,
+    /// How long the first writer waited for the last one, at the last barrier that all brought.
+    pub barrier_wait: Option<Duration>,
 }
 
 /// The numbers of a completed checkpoint.
@@ -90,9 +119,19 @@ impl JobMetrics {
         state.reading.checkpoints_in_progress = 0;
     }
 
+    /// Reads the numbers of the job's transactions from here; in place of where they were read before.
+    pub fn read_transactions_from(&self, source: impl Fn() -> TransactionsReading + Send + Sync + 'static) {
+        self.state().transactions = Some(TransactionsSource(Arc::new(source)));
+    }
+
     /// The numbers at this moment.
     pub fn reading(&self) -> JobReading {
-        self.state().reading.clone()
+        let (mut reading, source) = {
+            let state = self.state();
+            (state.reading.clone(), state.transactions.clone())
+        };
+        reading.transactions = source.map(|TransactionsSource(read)| read());
+        reading
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -11,7 +11,7 @@ mod metrics;
 mod names;
 mod task;
 
-pub use job::{CheckpointReading, JobMetrics, JobReading};
+pub use job::{CheckpointReading, JobMetrics, JobReading, TransactionsReading};
 pub use logging::{LogError, LogFormat, init};
 pub use metrics::Metrics;
 pub use names::{MetricKind, MetricName, metric_names};

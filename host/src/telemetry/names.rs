@@ -82,7 +82,7 @@ fn in_seconds(time: Option<i64>) -> Number {
 }
 
 /// Labels: `job`, `uid`, `subtask`.
-pub(super) const TASK: [Metric<TaskReading>; 12] = [
+pub(super) const TASK: [Metric<TaskReading>; 13] = [
     counter("records_in", None, "Records that a subtask received", |task| whole(task.records_in)),
     counter("bytes_in", None, "Bytes of keys, values and headers that a subtask received", |task| whole(task.bytes_in)),
     counter("records_out", None, "Records that a subtask sent on, or a sink wrote", |task| whole(task.records_out)),
@@ -94,6 +94,9 @@ pub(super) const TASK: [Metric<TaskReading>; 12] = [
         in_seconds(task.watermark)
     }),
     counter("late_records", None, "Records that came after the watermark had passed their time", |task| whole(task.late_records)),
+    counter("unwritten_records", None, "Records that a sink left out because they could not be written", |task| {
+        whole(task.unwritten_records)
+    }),
     gauge("pending_records", None, "Records that a source knows to be waiting", |task| Number::Whole(task.pending_records)),
     gauge("alignment", SECONDS, "How long a subtask waited for the last barrier of its other inputs", |task| known_seconds(task.alignment)),
     gauge("start_delay", SECONDS, "How long the last barrier took to a subtask", |task| known_seconds(task.start_delay)),
@@ -124,7 +127,7 @@ pub(super) const SPLIT: Metric<u64> =
     });
 
 /// Labels: `job`.
-pub(super) const JOB: [Metric<JobReading>; 9] = [
+pub(super) const JOB: [Metric<JobReading>; 14] = [
     counter("checkpoints_completed", None, "Checkpoints that were completed", |job| whole(job.checkpoints_completed)),
     counter("checkpoints_failed", None, "Checkpoints that failed or expired", |job| whole(job.checkpoints_failed)),
     gauge("checkpoints_in_progress", None, "Checkpoints that are under way", |job| whole(job.checkpoints_in_progress)),
@@ -144,6 +147,21 @@ pub(super) const JOB: [Metric<JobReading>; 9] = [
         known_seconds(job.last_checkpoint.map(|last| last.start_delay))
     }),
     counter("restarts", None, "How often the job was started again after a failure", |job| whole(job.restarts)),
+    gauge("open_transaction_age", SECONDS, "How long the oldest open transaction has been open", |job| {
+        known_seconds(job.transactions.and_then(|transactions| transactions.oldest_open))
+    }),
+    counter("committed_transactions", None, "Transactions that were committed", |job| {
+        Number::Whole(job.transactions.map(|transactions| transactions.committed))
+    }),
+    counter("aborted_transactions", None, "Transactions that were aborted", |job| {
+        Number::Whole(job.transactions.map(|transactions| transactions.aborted))
+    }),
+    gauge("transaction_waiting_writers", None, "Writers that wait with a barrier for the others", |job| {
+        Number::Whole(job.transactions.map(|transactions| transactions.waiting_writers))
+    }),
+    gauge("transaction_barrier_wait", SECONDS, "How long the first writer waited for the last one at the last barrier", |job| {
+        known_seconds(job.transactions.and_then(|transactions| transactions.barrier_wait))
+    }),
 ];
 
 /// The process. Labels: `version`.

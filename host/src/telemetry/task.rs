@@ -23,6 +23,7 @@ pub struct TaskMetrics {
     back_pressured_nanoseconds: AtomicU64,
     watermark: AtomicI64,
     late_records: AtomicU64,
+    unwritten_records: AtomicU64,
     pending_records: AtomicU64,
     alignment_nanoseconds: AtomicU64,
     start_delay_nanoseconds: AtomicU64,
@@ -69,6 +70,8 @@ pub struct TaskReading {
     pub watermark: Option<i64>,
     /// Records that came after the watermark had passed their time.
     pub late_records: u64,
+    /// Records that a sink left out because they could not be written.
+    pub unwritten_records: u64,
     /// Records that a source knows to be waiting, if it knows.
     pub pending_records: Option<u64>,
     /// Records that a source knows to be waiting, split by split.
@@ -116,6 +119,7 @@ impl Default for TaskMetrics {
             back_pressured_nanoseconds: AtomicU64::new(0),
             watermark: AtomicI64::new(i64::MIN),
             late_records: AtomicU64::new(0),
+            unwritten_records: AtomicU64::new(0),
             pending_records: AtomicU64::new(UNKNOWN),
             alignment_nanoseconds: AtomicU64::new(UNKNOWN),
             start_delay_nanoseconds: AtomicU64::new(UNKNOWN),
@@ -163,6 +167,11 @@ impl TaskMetrics {
         self.late_records.fetch_add(records, Relaxed);
     }
 
+    /// A sink left out a record that cannot be written; how many it has left out now.
+    pub fn unwritten(&self) -> u64 {
+        self.unwritten_records.fetch_add(1, Relaxed) + 1
+    }
+
     /// How many records a source knows to be waiting, if it knows.
     pub fn set_pending(&self, records: Option<u64>) {
         self.pending_records.store(records.unwrap_or(UNKNOWN), Relaxed);
@@ -200,6 +209,7 @@ impl TaskMetrics {
             back_pressured: time(&self.back_pressured_nanoseconds),
             watermark: Some(self.watermark.load(Relaxed)).filter(|watermark| *watermark != i64::MIN),
             late_records: self.late_records.load(Relaxed),
+            unwritten_records: self.unwritten_records.load(Relaxed),
             pending_records: known(&self.pending_records),
             pending_by_split: splits.unwrap_or_default(),
             alignment: known(&self.alignment_nanoseconds).map(Duration::from_nanos),

@@ -6,5 +6,7 @@
 
 mod broker;
 mod fixture_works;
+mod reading;
+mod sink;
 mod source;
 mod tools;

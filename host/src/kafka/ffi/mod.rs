@@ -6,9 +6,11 @@
 
 mod consume;
 mod events;
+mod produce;
 
 pub(crate) use consume::{ConsumerQueue, Message};
 pub(crate) use events::{MainQueue, set_oauth_token};
+pub(crate) use produce::{Outgoing, ProducerTopic, flush};
 
 use super::Consumer;
 use rdkafka::bindings;

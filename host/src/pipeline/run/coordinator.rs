@@ -7,6 +7,7 @@ use super::task::{Command, TaskId, is_disconnect};
 use super::upload::{Event, StateFolder};
 use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
+use crate::checkpoint::participants::LastResourceError;
 use crate::checkpoint::protocol::{Attempt, StopRequest};
 use crate::pipeline::plan::CheckpointSettings;
 use crate::pipeline::spec::Retention;
@@ -174,6 +175,8 @@ impl Coordinator<'_> {
             let wake = self.wake_at();
             tokio::select! {
                 biased;
+                // A task that fails because of it comes later, and says less.
+                loss = lost(self.transactions) => return Err(self.transactions_lost(loss).await),
                 Some(ended) = self.running.join_next() => return Err(self.task_ended(ended).await),
                 Some(command) = self.control.recv() => {
                     if let Some(end) = self.command(command).await? {
@@ -246,6 +249,17 @@ impl Coordinator<'_> {
         Ok(None)
     }
 
+    /// What is in the open transactions can only be read again, here or, if this run was superseded, elsewhere.
+    async fn transactions_lost(&self, loss: LastResourceError) -> RunEnd {
+        match (loss, &self.run, self.parties.last_resource) {
+            (LastResourceError::Fenced(reason), Some(run), Some(last_resource)) => match run.fenced(reason, last_resource).await {
+                Ok(error) | Err(error) => RunEnd::Over(error),
+            },
+            (LastResourceError::Refused(sentence), ..) => RunEnd::Failed(Error::user(sentence)),
+            (loss, ..) => RunEnd::Failed(Error::external(format!("{loss}; what was in it is read again"))),
+        }
+    }
+
     /// A task has ended although the job has not: the first error that is not another one's echo is the reason.
     async fn task_ended(&mut self, ended: Result<Result<(), Error>, tokio::task::JoinError>) -> RunEnd {
         let mut next = Some(ended);
@@ -297,6 +311,14 @@ impl Coordinator<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits until the transactions of the run, if it has some, are lost.
+async fn lost(transactions: Option<&dyn Transactions>) -> LastResourceError {
+    match transactions {
+        Some(transactions) => transactions.lost().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -150,6 +150,7 @@ async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result
                 parallelism: usize::from(node.parallelism),
                 generation: context.generation,
                 split_table: context.split_table.clone(),
+                metrics: Arc::clone(&metrics),
                 transactions: context.transactions.as_ref().filter(|_| sink.writes_transactions()).map(Arc::clone),
             });
             let writer = writer.await.map_err(|error| error.within(format!("sink {}", node.uid)))?;

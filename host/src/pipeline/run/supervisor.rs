@@ -10,7 +10,7 @@ use super::task::Task;
 use super::upload::{Event, StateFolder, Uploader};
 use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
-use crate::checkpoint::participants::{Environment, LastResource, StartHooks, System};
+use crate::checkpoint::participants::{Environment, LastResource, LastResourceError, StartHooks, System};
 use crate::checkpoint::protocol::fork::StartFrom;
 use crate::checkpoint::protocol::{JobName, JobSnapshot, Manifest};
 use crate::checkpoint::recovery::{FilesAt, Recovered, StartError, StartOptions, StartRequest, Started, Starter};
@@ -276,6 +276,7 @@ impl Supervisor {
             RunEnd::Failed(error) => Err(error),
             RunEnd::Over(error) => match error {
                 RunError::Superseded(_) | RunError::ForkedBy { .. } => Ok(JobEnd::Superseded(error.to_string())),
+                RunError::LastResource(LastResourceError::Refused(sentence)) => Err(Error::user(sentence)),
                 RunError::CommitFailed { .. } | RunError::UnknownSink { .. } => Err(Error::external(error.to_string()).with_retry(false)),
                 RunError::Recover(_) | RunError::NotDurable(_) | RunError::Log(_) | RunError::LastResource(_) => {
                     Err(Error::external(error.to_string()))

@@ -150,7 +150,7 @@ async fn open(sink: &dyn Sink, subtask: usize, parallelism: usize, generation: u
 
 async fn open_for(job: &str, sink: &dyn Sink, subtask: usize, parallelism: usize, generation: u64) -> Result<Box<dyn SinkWriter>, String> {
     let (job, uid, split_table) = (job.to_owned(), UID.to_owned(), SplitTable::default());
-    let context = WriterContext { job, uid, subtask, parallelism, generation, split_table, transactions: None };
+    let context = WriterContext { job, uid, subtask, parallelism, generation, split_table, metrics: Arc::default(), transactions: None };
     sink.open(context).await.map_err(|error| format!("open: {}", error.chain()))
 }
 

@@ -42,6 +42,7 @@ fn context(job: &str, generation: u64) -> WriterContext {
         parallelism: 1,
         generation,
         split_table: SplitTable::default(),
+        metrics: Arc::default(),
         transactions: None,
     }
 }
