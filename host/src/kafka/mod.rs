@@ -6,6 +6,7 @@
 //! - [`cluster`]: topics, offsets and configurations, asked for off the async threads;
 //! - [`producer`]: a producer whose events a thread serves, and what it could not deliver;
 //! - [`token`]: OAUTHBEARER tokens from a file;
+//! - [`wire`]: two questions about transactions that librdkafka does not have;
 //! - [`ffi`]: the batch calls of librdkafka, the only unsafe code.
 
 #![allow(dead_code, unused_imports, reason = "the source and the sink that use it are still to come")]
@@ -22,6 +23,7 @@ mod properties;
 mod secret;
 pub(crate) mod service;
 mod token;
+pub(crate) mod wire;
 
 pub(crate) use cluster::Cluster;
 pub(crate) use context::Context;

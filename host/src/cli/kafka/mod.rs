@@ -6,6 +6,7 @@ mod lag;
 mod numbers;
 mod produce;
 mod topics;
+mod transactions;
 
 use crate::Error;
 use clap::Subcommand;
@@ -26,6 +27,9 @@ enum Command {
     /// Lists, creates and deletes topics.
     #[command(subcommand)]
     Topics(topics::Command),
+    /// Shows transactions that are open and what waits for them, and aborts them.
+    #[command(subcommand)]
+    Transactions(transactions::Command),
     /// Writes the lines of the standard input to a topic, a record each.
     Produce(produce::Arguments),
     /// Counts the records of a topic: how many, which twice, which missing.
@@ -54,6 +58,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     };
     let done = match &arguments.command {
         Command::Topics(command) => runtime.block_on(topics::run(command, &options)),
+        Command::Transactions(command) => runtime.block_on(transactions::run(command, &options)),
         Command::Produce(arguments) => runtime.block_on(produce::run(arguments, &options)),
         Command::Count(arguments) => runtime.block_on(count::run(arguments, &options)),
         Command::Lag(arguments) => runtime.block_on(lag::run(arguments, &options)),

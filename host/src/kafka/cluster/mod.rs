@@ -121,6 +121,18 @@ impl Cluster {
         .await
     }
 
+    /// The brokers, as `host:port`.
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub(crate) async fn brokers(&self) -> Result<Vec<String>, Error> {
+        self.ask(|cluster| {
+            let metadata = cluster.retry("listing the brokers", |timeout| cluster.0.consumer.fetch_metadata(None, timeout))?;
+            Ok(metadata.brokers().iter().map(|broker| format!("{}:{}", broker.host(), broker.port())).collect())
+        })
+        .await
+    }
+
     /// The ranges of offsets that partitions have.
     ///
     /// # Errors

@@ -16,6 +16,9 @@ mod writer;
 
 pub use options::{CreateTopics, KafkaOptions, OnError, PartitionOption, TopicOption, TopicPlace};
 
+pub(crate) use options::{prefix_fault, transactional_ids};
+pub(crate) use transactions::marker::Markers;
+
 use super::{Guarantee, Sink, SinkType, SinkWriter, TransactionContext, TransactionDomain, TransactionalSink, Transactions, WriterContext};
 use crate::Error;
 use crate::config::Fault;

@@ -3,18 +3,26 @@
 use super::options::{OnError, Settings, TopicFrom};
 use super::topics::{Looked, TopicInfo, Topics};
 use crate::Error;
+use crate::kafka::error;
 use crate::kafka::ffi::Outgoing;
 use crate::kafka::producer::{Producer, Topic, Undelivered, opaque};
 use crate::record::{Batch, Header, Origin, SplitTable};
 use crate::sink::WriterContext;
 use crate::telemetry::TaskMetrics;
 use rdkafka::error::RDKafkaErrorCode as Code;
+use rdkafka::producer::Producer as _;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a full queue is waited for before it is tried again: it empties by thousands of records a millisecond.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
+/// How long the client may take to ask for a topic's partitions.
+const REFRESH_TIME: Duration = Duration::from_secs(10);
+/// Pause before it asks again.
+const REFRESH_PAUSE: Duration = Duration::from_millis(100);
+/// How often it asks for one batch.
+const MOST_REFRESHES: u32 = 100;
 /// What a batch of one record has around it on the wire, at most: the header of the batch, and lengths within the record.
 const BATCH_OVERHEAD: usize = 61 + 5 * 6;
 /// The lengths of one header's name and value, at most.
@@ -57,6 +65,8 @@ enum Stopped {
     Full,
     /// It is to be asked for the topic in `name`, with more partitions than this.
     Unknown { partition: i32 },
+    /// The client does not know a partition yet that is there.
+    Stale,
     /// The record cannot be written, and no other try would change that.
     Rejected(String),
     /// The client takes nothing any more.
@@ -130,7 +140,7 @@ impl Sender {
         is_alive: impl Fn() -> Result<(), Error>,
     ) -> Result<(), SendError> {
         self.now = now_millis();
-        let mut row = 0;
+        let (mut row, mut refreshes) = (0, 0);
         loop {
             match self.push(bound, batch, &mut row) {
                 Stopped::End => return Ok(()),
@@ -143,6 +153,11 @@ impl Sender {
                         self.reject(batch, row, &reason)?;
                         row += 1;
                     }
+                }
+                Stopped::Stale => {
+                    is_alive()?;
+                    refreshes += 1;
+                    self.refresh(bound, refreshes).await?;
                 }
                 Stopped::Rejected(reason) => {
                     self.reject(batch, row, &reason)?;
@@ -193,7 +208,7 @@ impl Sender {
             Code::MessageSizeTooLarge => {
                 Stopped::Rejected(format!("it is larger than the client's message.max.bytes allows for topic {}", info.name))
             }
-            Code::UnknownPartition => Stopped::Unknown { partition: partition.unwrap_or(0) },
+            Code::UnknownPartition => Stopped::Stale,
             code => Stopped::Failed(code),
         })
     }
@@ -273,6 +288,23 @@ impl Sender {
             }
         }
         Ok(None)
+    }
+
+    /// Has the client ask for the partitions of the topic at hand.
+    async fn refresh(&self, bound: &Bound, tries: u32) -> Result<(), Error> {
+        let name = self.target().map(|target| self.targets[target].name.clone()).unwrap_or_default();
+        if tries > MOST_REFRESHES {
+            return Err(Error::external(format!("the Kafka client does not find all partitions of topic {name}")));
+        }
+        if tries > 1 {
+            tokio::time::sleep(REFRESH_PAUSE).await;
+        }
+        let producer = Arc::clone(&bound.producer);
+        let asked = tokio::task::spawn_blocking(move || {
+            let asked = producer.client().client().fetch_metadata(Some(&name), REFRESH_TIME);
+            asked.map(|_| ()).map_err(|failed| error::of(producer.context(), format!("topic {name}"), &failed))
+        });
+        asked.await.map_err(|failed| Error::internal("asking for a topic broke off").caused_by(failed))?
     }
 
     /// A record that cannot be written, by the error policy.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::broker::PATIENCE;
 use futures::future::join;
-use rdkafka::producer::Producer;
+use rdkafka::producer::{BaseRecord, Producer};
 use waterwheel::checkpoint::participants::LastResourceError;
 use waterwheel::sink::GiveUp;
 
@@ -222,11 +222,25 @@ async fn the_marker_topic_is_compacted_and_checked() {
 async fn what_is_no_marker_is_refused_by_its_offset() {
     let topic = broker().topic("foreign", 1);
     let job = Job::begun("foreign", &topic, 1).await;
-    broker().write("__waterwheel-foreign", 0, ["scribble"]);
-    let read = job.transactions().read_marker().await;
-    let Err(LastResourceError::Refused(sentence)) = read else { panic!("a scribble was taken for a marker: {read:?}") };
-    // The first marker and the end of its transaction stand before it.
-    assert!(sentence.contains("topic __waterwheel-foreign holds a record with no key") && sentence.contains("at offset 2"), "{sentence}");
+    let producer = broker().producer(&[]);
+    let mut sentences = Vec::new();
+    for key in ["foreign", "other"] {
+        producer.send(BaseRecord::to("__waterwheel-foreign").partition(0).key(key).payload("scribble")).unwrap();
+        producer.flush(PATIENCE).unwrap();
+        let read = job.transactions().read_marker().await;
+        let Err(LastResourceError::Refused(sentence)) = read else { panic!("a scribble was taken for a marker: {read:?}") };
+        sentences.push(sentence);
+        broker().delete_records("__waterwheel-foreign", 0, 3);
+    }
+    // The first marker and the end of its transaction stand before them.
+    let expected =
+        [("a record that is no marker", "at offset 2"), ("a record with the key \"other\" instead of \"foreign\"", "at offset 3")];
+    for (sentence, (what, offset)) in sentences.iter().zip(expected) {
+        assert!(
+            sentence.contains("topic __waterwheel-foreign holds") && sentence.contains(what) && sentence.contains(offset),
+            "{sentence}"
+        );
+    }
 }
 
 #[tokio::test]

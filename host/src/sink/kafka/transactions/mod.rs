@@ -12,7 +12,7 @@
 
 mod epochs;
 mod loss;
-pub(super) mod marker;
+pub(in crate::sink::kafka) mod marker;
 mod owner;
 mod watch;
 
