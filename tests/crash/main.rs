@@ -16,5 +16,6 @@ mod orders;
 mod plugins;
 mod points;
 mod process;
+mod rescale;
 mod stops;
 mod wrong_files;
