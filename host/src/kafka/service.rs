@@ -19,16 +19,16 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts the thread.
+    /// Starts the thread, before anything is assigned to the consumer.
     ///
     /// # Errors
     /// The system gives no thread.
     pub(crate) fn start(name: &str, consumer: Arc<Consumer>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let queue = MainQueue::of(consumer);
         // Nobody joins it: it ends by itself soon after its service was dropped.
         thread::Builder::new().name(format!("kafka-{name}")).spawn(move || {
-            let queue = MainQueue::of(consumer);
             while !stopped.load(Ordering::Relaxed) {
                 queue.serve(POLL);
             }

@@ -8,5 +8,7 @@ mod broker;
 mod fixture_works;
 mod reading;
 mod sink;
+#[cfg(feature = "kafka-tls")]
+mod secure;
 mod source;
 mod tools;

@@ -22,8 +22,11 @@ pub(crate) struct MainQueue {
     consumer: Arc<Consumer>,
 }
 
+// SAFETY: librdkafka is thread-safe, and a queue is bound to no thread.
+unsafe impl Send for MainQueue {}
+
 impl MainQueue {
-    /// Takes the events out of the queue of messages, where the binding puts them for consumers with a group.
+    /// Takes the events out of the queue of messages, where the binding puts them for consumers with a group. Nothing must be assigned yet.
     pub(crate) fn of(consumer: Arc<Consumer>) -> Self {
         // SAFETY: the client is alive; every client has a main queue, and the reference is given back when this is dropped. No target
         // of forwarding ends it.
@@ -32,7 +35,25 @@ impl MainQueue {
             bindings::rd_kafka_queue_forward(queue, ptr::null_mut());
             queue
         };
-        Self { queue, consumer }
+        let events = Self { queue, consumer };
+        events.serve_early();
+        events
+    }
+
+    /// Serves the events of the first moment, which stand in the queue of messages already: the first token is asked for there.
+    fn serve_early(&self) {
+        // SAFETY: the client is alive; what comes is null or a reference of our own, given back here.
+        unsafe {
+            let messages = bindings::rd_kafka_queue_get_consumer(self.consumer.client().native_ptr());
+            if messages.is_null() {
+                return;
+            }
+            while bindings::rd_kafka_queue_length(messages) > 0 {
+                // Without an assignment there is no message in it: what the binding gives are errors, which the context has heard of.
+                let _known = self.consumer.poll(Duration::ZERO);
+            }
+            bindings::rd_kafka_queue_destroy(messages);
+        }
     }
 
     /// Hands one event to the context; waits for it, `wait` at most.
