@@ -7,8 +7,8 @@
 mod broker;
 mod fixture_works;
 mod reading;
-mod sink;
 #[cfg(feature = "kafka-tls")]
 mod secure;
+mod sink;
 mod source;
 mod tools;
