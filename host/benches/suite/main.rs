@@ -1,11 +1,14 @@
 //! The benchmarks of `make bench`. CPU time of this process, or time on the clock where it says so; ratios are of figures of one run.
 //! A table on the standard output, and JSON in `target/bench/waterwheel.json`. Arguments name the parts to run (`boundary`, `pipeline`,
-//! `export`, `recovery`); without any, all are run.
+//! `export`, `recovery`, `kafka`); without any, all are run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that cannot run stops")]
 
 mod boundary;
 mod export;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod pipeline;
+mod process;
 mod recovery;
 mod report;
 
@@ -17,6 +20,10 @@ fn main() {
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
+    #[cfg(feature = "kafka")]
+    if kafka::bare::ran() {
+        return;
+    }
     let parts = parts();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut report = Report::default();
@@ -26,6 +33,8 @@ fn main() {
             "pipeline" => runtime.block_on(pipeline::measure(&mut report)),
             "export" => runtime.block_on(export::measure(&mut report)),
             "recovery" => recovery::measure(&mut report),
+            #[cfg(feature = "kafka")]
+            "kafka" => kafka::measure(&mut report),
             other => panic!("there is no part {other}; there are {PARTS:?}"),
         }
     }
@@ -36,12 +45,19 @@ fn main() {
     }
 }
 
-const PARTS: [&str; 4] = ["boundary", "pipeline", "export", "recovery"];
+const PARTS: &[&str] = &[
+    "boundary",
+    "pipeline",
+    "export",
+    "recovery",
+    #[cfg(feature = "kafka")]
+    "kafka",
+];
 
 /// The parts that the arguments name, or all.
 fn parts() -> Vec<String> {
     let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    if named.is_empty() { PARTS.map(str::to_owned).to_vec() } else { named }
+    if named.is_empty() { PARTS.iter().map(|part| (*part).to_owned()).collect() } else { named }
 }
 
 /// The root of the workspace.
@@ -61,9 +77,5 @@ fn plugin(name: &str) -> PathBuf {
 
 /// CPU time of this process so far, in nanoseconds: user and system, in steps of 10 ms.
 fn cpu_nanoseconds() -> u64 {
-    const TICK_NANOSECONDS: u64 = 10_000_000;
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    ticks * TICK_NANOSECONDS
+    process::cpu_nanoseconds("self")
 }

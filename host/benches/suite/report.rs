@@ -27,7 +27,7 @@ impl Report {
         println!("{:<72} {:>10} {:<18} {:>8}", "what", "measured", "unit", "at most");
         for Figure { what, value, unit, bound } in &self.0 {
             let bound = bound.map_or_else(|| "–".to_owned(), |bound| format!("{bound}"));
-            println!("{what:<72} {value:>10.1} {unit:<18} {bound:>8}");
+            println!("{what:<72} {value:>10.2} {unit:<18} {bound:>8}");
         }
     }
 
