@@ -17,9 +17,11 @@ struct Figure {
 }
 
 impl Report {
-    /// Adds a figure.
+    /// Adds a figure, and shows it on the standard error: a run takes minutes.
     pub(crate) fn add(&mut self, what: impl Into<String>, value: f64, unit: &'static str, bound: Option<f64>) {
-        self.0.push(Figure { what: what.into(), value, unit, bound });
+        let what = what.into();
+        eprintln!("{what}: {value:.2} {unit}");
+        self.0.push(Figure { what, value, unit, bound });
     }
 
     /// Prints the table.

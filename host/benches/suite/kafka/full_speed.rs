@@ -41,28 +41,28 @@ impl Run {
 pub(super) fn bare(broker: &Broker, input: &str) -> Run {
     let output = broker.topic("bare", PARTITIONS);
     let child = bare::Child::start(broker, input, &output);
-    measure(broker, child.id(), &output)
+    measure(broker, child.id(), &output, RECORDS)
 }
 
-/// The host with such a job.
-pub(super) fn host(broker: &Broker, input: &str, guarantee: &str, interval: &str) -> Run {
+/// The host with such a job, over so many of the records.
+pub(super) fn host(broker: &Broker, input: &str, guarantee: &str, interval: &str, records: u64) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let output = broker.topic("full-speed", PARTITIONS);
     let (file, name) = job(folder.path(), broker, [input, &output], guarantee, interval);
     let host = Host::start(&file, &name);
-    measure(broker, host.id(), &output)
+    measure(broker, host.id(), &output, records)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "figures for people")]
-fn measure(broker: &Broker, process: u32, output: &str) -> Run {
+fn measure(broker: &Broker, process: u32, output: &str, records: u64) -> Run {
     // Unlike a reader of what is committed, it is told the very end.
     let client: BaseConsumer = broker.client().set("isolation.level", "read_uncommitted").create().unwrap();
     let point = |least| (wait_arrived(&client, output, least), cpu_nanoseconds(&process.to_string()), Instant::now());
     let (first, cpu_first, began) = point(1);
-    let (last, cpu_last, ended) = point(RECORDS);
+    let (last, cpu_last, ended) = point(records);
     let peak_megabytes = peak_bytes(process) as f64 / 1e6;
-    let records = (last - first) as f64;
-    Run { cpu: (cpu_last - cpu_first) as f64 / 1000.0 / records, per_second: records / (ended - began).as_secs_f64(), peak_megabytes }
+    let copied = (last - first) as f64;
+    Run { cpu: (cpu_last - cpu_first) as f64 / 1000.0 / copied, per_second: copied / (ended - began).as_secs_f64(), peak_megabytes }
 }
 
 /// Waits until so many records have arrived, and a few commit markers, which count as well. How many have.

@@ -12,11 +12,12 @@ mod restart;
 
 use crate::report::Report;
 use broker::Broker;
-use full_speed::Run;
+use full_speed::{RECORDS, Run};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const PARTITIONS: i32 = 3;
+const ROUNDS: usize = 2;
 const RECORD_BYTES: usize = 100;
 const GUARANTEES: [&str; 3] = ["none", "at-least-once", "exactly-once"];
 const INTERVALS: [&str; 3] = ["100 ms", "1 s", "10 s"];
@@ -34,10 +35,10 @@ pub(crate) fn measure(report: &mut Report) {
 fn cpu(report: &mut Report, broker: &Broker, input: &str) {
     let (mut bare, mut host, mut short) = (Run::WORST, Run::WORST, Run::WORST);
     // In turn, so that a machine that gets slower or faster does so for all.
-    for _ in 0..3 {
+    for _ in 0..ROUNDS {
         bare = bare.better(full_speed::bare(broker, input));
-        host = host.better(full_speed::host(broker, input, "exactly-once", "1 s"));
-        short = short.better(full_speed::host(broker, input, "exactly-once", "100 ms"));
+        host = host.better(full_speed::host(broker, input, "exactly-once", "1 s", RECORDS));
+        short = short.better(full_speed::host(broker, input, "exactly-once", "100 ms", RECORDS));
     }
     report.add("kafka → kafka, bare loop, a transaction every second", bare.cpu, "s CPU/1M records", None);
     report.add("kafka → passthrough → kafka, exactly-once every second", host.cpu, "s CPU/1M records", None);
@@ -51,7 +52,7 @@ fn guarantees(report: &mut Report, broker: &Broker, input: &str) {
     for interval in INTERVALS {
         for guarantee in GUARANTEES {
             let what = format!("kafka → passthrough → kafka, {guarantee}, {interval}");
-            let run = full_speed::host(broker, input, guarantee, interval);
+            let run = full_speed::host(broker, input, guarantee, interval, RECORDS / 2);
             let latency = latency::measure(broker, guarantee, interval);
             report.add(format!("{what}: throughput"), run.per_second / 1000.0, "1000 records/s", None);
             report.add(format!("{what}: latency p50"), latency.p50, "ms on the clock", None);
