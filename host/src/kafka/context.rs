@@ -14,6 +14,7 @@ use std::time::Instant;
 /// librdkafka's numbers of log levels, those of syslog.
 const CRITICAL: i32 = 2;
 const WARNING: i32 = 4;
+const DEBUG: i32 = 7;
 
 /// The context of one client. Clients keep it in an `Arc`; whoever made the client can ask there what the brokers said.
 #[derive(Debug)]
@@ -81,6 +82,7 @@ impl Context {
     pub(super) fn line(&self, level: i32, facility: &str, text: &str) {
         let (uid, text) = (self.uid.as_str(), self.secrets.hide(text));
         // What the client calls an error it mends itself, or reports as an error as well.
+        let level = if facility == "GETPID" && text.ends_with(": retrying") { DEBUG } else { level };
         match level {
             ..=CRITICAL => tracing::error!(target: "waterwheel::kafka", uid, facility, "{text}"),
             ..=WARNING => tracing::warn!(target: "waterwheel::kafka", uid, facility, "{text}"),
@@ -90,6 +92,9 @@ impl Context {
 
     /// An error that the client reports on its own.
     pub(super) fn trouble(&self, code: RDKafkaErrorCode, reason: &str) {
+        if code == RDKafkaErrorCode::PartitionEOF {
+            return;
+        }
         let reason = self.secrets.hide(reason);
         tracing::warn!(target: "waterwheel::kafka", uid = self.uid, code = ?code, "{reason}");
         let mut troubles = self.troubles();

@@ -9,8 +9,6 @@
 //! - [`wire`]: two questions about transactions that librdkafka does not have;
 //! - [`ffi`]: the batch calls of librdkafka, the only unsafe code.
 
-#![allow(dead_code, unused_imports, reason = "the source and the sink that use it are still to come")]
-
 pub(crate) mod cluster;
 pub(crate) mod context;
 pub(crate) mod error;

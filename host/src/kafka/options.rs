@@ -1,7 +1,7 @@
 //! How a job file names a cluster and the properties of a client, checked and ready to make clients from.
 
 use super::properties::{fault_of_all, faults};
-use super::secret::{Secrets, shown};
+use super::secret::{Secrets, is_secret, shown};
 use super::token::TokenFile;
 use super::{Context, ffi};
 use crate::Error;
@@ -10,6 +10,7 @@ use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
+use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -154,6 +155,13 @@ impl ClientOptions {
     /// The servers as they were written.
     pub(crate) fn servers(&self) -> &str {
         self.get(SERVERS).or(self.get("metadata.broker.list")).unwrap_or_default()
+    }
+
+    /// The properties but for the servers, to compare them; secrets as digests.
+    pub(crate) fn comparable(&self) -> BTreeMap<String, String> {
+        let others = self.properties.iter().filter(|(name, _)| !matches!(name.as_str(), SERVERS | "metadata.broker.list"));
+        let digest = |value: &str| Sha256::digest(value.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        others.map(|(name, value)| (name.clone(), if is_secret(name) { digest(value) } else { value.clone() })).collect()
     }
 
     /// The value of a property, if it was given or set.

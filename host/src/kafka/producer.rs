@@ -12,7 +12,7 @@ use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, Producer as _, ProducerContext};
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -53,7 +53,6 @@ pub(crate) struct Deliveries {
     listener: Listener,
     /// Its last user is gone: what is not delivered any more is no failure.
     retired: Arc<AtomicBool>,
-    failed: AtomicU64,
     first: Mutex<Option<Undelivered>>,
 }
 
@@ -96,7 +95,6 @@ impl ProducerContext for Deliveries {
             partition: Some(message.partition()).filter(|partition| *partition >= 0),
             origin: origin(opaque),
         };
-        self.failed.fetch_add(1, Ordering::AcqRel);
         self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| undelivered.clone());
         (self.listener)(&Failure::Record(undelivered));
     }
@@ -121,13 +119,8 @@ impl Producer {
     /// Properties that do not go together, or no thread.
     pub(crate) fn new(options: &ClientOptions, listener: impl Fn(&Failure) + Send + Sync + 'static) -> Result<Self, Error> {
         let retired = Arc::new(AtomicBool::new(false));
-        let deliveries = Deliveries {
-            context: options.context(),
-            listener: Box::new(listener),
-            retired: Arc::clone(&retired),
-            failed: AtomicU64::new(0),
-            first: Mutex::default(),
-        };
+        let deliveries =
+            Deliveries { context: options.context(), listener: Box::new(listener), retired: Arc::clone(&retired), first: Mutex::default() };
         let client: KafkaResult<BaseProducer<Deliveries>> = options.config().create_with_context(deliveries);
         let client = client.map_err(|error| error::of(&options.context(), "making a Kafka producer", &error))?;
         let client = Arc::new(client);
@@ -160,11 +153,6 @@ impl Producer {
     /// Waits until every record was delivered or has failed, `wait` at most; whether it is so. Meanwhile nothing lingers.
     pub(crate) fn flush(&self, wait: Duration) -> bool {
         ffi::flush(self.client.client(), wait)
-    }
-
-    /// How many records were not delivered.
-    pub(crate) fn failed(&self) -> u64 {
-        self.deliveries().failed.load(Ordering::Acquire)
     }
 
     /// The first record that was not delivered.

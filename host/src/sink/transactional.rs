@@ -8,6 +8,7 @@ use crate::pipeline::plan::CheckpointSettings;
 use crate::telemetry::JobMetrics;
 use async_trait::async_trait;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub struct TransactionDomain {
     pub resource: String,
     /// What names of transactions begin with; none: the name of the job.
     pub prefix: Option<String>,
+    /// Settings that have to be the same for all, by name: what is shared is made with them. Secrets stand there as digests.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// What transactions are opened with.

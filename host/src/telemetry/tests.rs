@@ -26,6 +26,14 @@ fn full() -> Metrics {
     task.back_pressured(Duration::from_micros(500));
     task.set_watermark(1_700_000_000_500);
     task.late(5);
+    task.unwritten();
+    job.read_transactions_from(|| TransactionsReading {
+        oldest_open: Some(Duration::from_millis(2500)),
+        committed: 12,
+        aborted: 3,
+        waiting_writers: 2,
+        barrier_wait: Some(Duration::from_millis(40)),
+    });
     task.set_pending(Some(17));
     task.read_splits_from(|| vec![("orders-1".to_owned(), 17)]);
     task.aligned(Duration::from_millis(2), Duration::from_millis(7));
@@ -62,6 +70,12 @@ fn a_scrape_shows_every_number_under_its_name() {
         ("waterwheel_last_checkpoint_alignment_seconds", job, "0.02"),
         ("waterwheel_last_checkpoint_start_delay_seconds", job, "0.003"),
         ("waterwheel_restarts_total", job, "0"),
+        ("waterwheel_open_transaction_age_seconds", job, "2.5"),
+        ("waterwheel_committed_transactions_total", job, "12"),
+        ("waterwheel_aborted_transactions_total", job, "3"),
+        ("waterwheel_transaction_waiting_writers", job, "2"),
+        ("waterwheel_transaction_barrier_wait_seconds", job, "0.04"),
+        ("waterwheel_unwritten_records_total", task, "1"),
         ("waterwheel_records_in_total", task, "7"),
         ("waterwheel_bytes_in_total", task, "70"),
         ("waterwheel_records_out_total", task, "2"),

@@ -6,6 +6,8 @@
 
 mod broker;
 mod fixture_works;
+#[path = "../library/numbers.rs"]
+mod numbers;
 mod reading;
 #[cfg(feature = "kafka-tls")]
 mod secure;

@@ -2,7 +2,7 @@
 
 use super::{Cluster, DEADLINE, error, retry};
 use crate::Error;
-use crate::kafka::Context;
+use crate::kafka::{Context, ffi};
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier, TopicReplication};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode as Code};
@@ -40,6 +40,19 @@ impl Cluster {
         let topic = topic.to_owned();
         self.ask(move |cluster| cluster.config(&format!("reading the configuration of topic {topic}"), &ResourceSpecifier::Topic(&topic)))
             .await
+    }
+
+    /// Whether the user of this client may write to a topic.
+    ///
+    /// # Errors
+    /// The topic is not there or may not be described, or nobody answers.
+    pub(crate) async fn may_write(&self, topic: &str) -> Result<bool, Error> {
+        let topic = topic.to_owned();
+        self.ask(move |cluster| {
+            let doing = format!("reading the rights on topic {topic}");
+            cluster.retry(&doing, |timeout| ffi::may_write(cluster.0.consumer.client(), &topic, timeout))
+        })
+        .await
     }
 
     /// The configuration of one of the brokers by name, such as `transaction.max.timeout.ms`, with defaults.

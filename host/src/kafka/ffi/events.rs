@@ -1,6 +1,6 @@
 //! The queue of a client's own events: log lines, errors, results of commits, tokens that expire.
 
-use super::{milliseconds, text};
+use super::{ERROR_BYTES, milliseconds, text};
 use crate::kafka::token::Token;
 use crate::kafka::{Consumer, Context};
 use rdkafka::ClientContext;
@@ -11,9 +11,6 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Room for librdkafka's sentence about an error.
-const ERROR_BYTES: usize = 512;
 
 /// The events of a consumer, apart from its messages: a batch call would print log lines to the standard error and drop errors.
 pub(crate) struct MainQueue {

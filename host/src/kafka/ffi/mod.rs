@@ -7,10 +7,12 @@
 mod consume;
 mod events;
 mod produce;
+mod rights;
 
 pub(crate) use consume::{ConsumerQueue, Message};
 pub(crate) use events::{MainQueue, set_oauth_token};
 pub(crate) use produce::{Outgoing, ProducerTopic, flush};
+pub(crate) use rights::may_write;
 
 use super::Consumer;
 use rdkafka::bindings;
@@ -18,6 +20,9 @@ use rdkafka::consumer::Consumer as _;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::time::Duration;
+
+/// Room for librdkafka's sentence about an error.
+const ERROR_BYTES: usize = 512;
 
 /// The names of all properties that librdkafka has and shows: for suggestions.
 pub(crate) fn property_names() -> Vec<String> {

@@ -180,6 +180,18 @@ pub(super) fn check_transactions(spec: &JobSpec, made: &[Option<ReadySink>], che
                     words(&domain.prefix)
                 ),
             );
+        } else if other.settings != domain.settings {
+            let names = other.settings.keys().chain(domain.settings.keys()).collect::<std::collections::BTreeSet<_>>();
+            let different = names.into_iter().filter(|name| other.settings.get(*name) != domain.settings.get(*name));
+            let different: Vec<&str> = different.map(String::as_str).collect();
+            checks.fault(
+                format!("{path}/properties"),
+                format!(
+                    "exactly-once sinks of one job write through the same client, so their properties have to be the same as those of \
+                     {first:?}, and these are not: {}",
+                    different.join(", ")
+                ),
+            );
         }
     }
 }

@@ -123,7 +123,11 @@ impl TransactionalSink for KafkaSink {
     fn domain(&self) -> TransactionDomain {
         let mut servers: Vec<&str> = self.settings.client.servers().split(',').map(str::trim).collect();
         servers.sort_unstable();
-        TransactionDomain { resource: format!("the Kafka cluster at {}", servers.join(",")), prefix: self.settings.prefix.clone() }
+        TransactionDomain {
+            resource: format!("the Kafka cluster at {}", servers.join(",")),
+            prefix: self.settings.prefix.clone(),
+            settings: self.settings.client.comparable(),
+        }
     }
 
     fn longest_checkpoint(&self, interval: Duration) -> Result<Duration, String> {

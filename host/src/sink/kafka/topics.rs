@@ -142,8 +142,25 @@ impl Topics {
                 )));
             }
         };
+        self.check_right(cluster, name).await?;
         let config = self.config(cluster, name).await?;
         Ok(Looked::There(self.info(topic, &config)))
+    }
+
+    /// Fails when the user may not write to a topic. A broker that does not say so now says it when it is written to.
+    async fn check_right(&self, cluster: &Cluster, name: &str) -> Result<(), Error> {
+        match cluster.may_write(name).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::user(format!(
+                "topic {name}: {} does not allow the user of this client to write to it: give it the right (ACL) Write on the topic",
+                self.settings.client.servers()
+            ))),
+            Err(error) if error.retry_helps() => Err(error),
+            Err(error) => {
+                tracing::debug!(topic = name, error = %error.chain(), "the rights on the topic cannot be read");
+                Ok(())
+            }
+        }
     }
 
     async fn config(&self, cluster: &Cluster, name: &str) -> Result<BTreeMap<String, String>, Error> {

@@ -1,8 +1,10 @@
 //! The Kafka sink against a real broker.
 
 mod errors;
+mod jobs;
 mod plain;
 mod records;
+mod secure;
 mod transactions;
 
 use super::broker::{Broker, broker};

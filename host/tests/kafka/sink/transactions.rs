@@ -221,25 +221,18 @@ async fn the_marker_topic_is_compacted_and_checked() {
 #[tokio::test]
 async fn what_is_no_marker_is_refused_by_its_offset() {
     let topic = broker().topic("foreign", 1);
-    let job = Job::begun("foreign", &topic, 1).await;
-    let producer = broker().producer(&[]);
-    let mut sentences = Vec::new();
-    for key in ["foreign", "other"] {
-        producer.send(BaseRecord::to("__waterwheel-foreign").partition(0).key(key).payload("scribble")).unwrap();
+    for (name, key, what) in [
+        ("foreign-value", "foreign-value", "a record that is no marker"),
+        ("foreign-key", "other", "a record with the key \"other\" instead of \"foreign-key\""),
+    ] {
+        let job = Job::begun(name, &topic, 1).await;
+        let (producer, markers) = (broker().producer(&[]), format!("__waterwheel-{name}"));
+        producer.send(BaseRecord::to(&markers).partition(0).key(key).payload("scribble")).unwrap();
         producer.flush(PATIENCE).unwrap();
         let read = job.transactions().read_marker().await;
         let Err(LastResourceError::Refused(sentence)) = read else { panic!("a scribble was taken for a marker: {read:?}") };
-        sentences.push(sentence);
-        broker().delete_records("__waterwheel-foreign", 0, 3);
-    }
-    // The first marker and the end of its transaction stand before them.
-    let expected =
-        [("a record that is no marker", "at offset 2"), ("a record with the key \"other\" instead of \"foreign\"", "at offset 3")];
-    for (sentence, (what, offset)) in sentences.iter().zip(expected) {
-        assert!(
-            sentence.contains("topic __waterwheel-foreign holds") && sentence.contains(what) && sentence.contains(offset),
-            "{sentence}"
-        );
+        // The first marker and the end of its transaction stand before it.
+        assert!(sentence.contains(&format!("topic {markers} holds {what}")) && sentence.contains("at offset 2"), "{sentence}");
     }
 }
 
@@ -264,4 +257,33 @@ async fn transactions_longer_than_the_broker_allows_are_refused_with_both_number
     let Err(error) = Job::open("long", &sink, Duration::from_secs(1)).await else { panic!("it was taken") };
     let sentence = error.to_string();
     assert!(!error.retry_helps() && sentence.contains("900001 ms") && sentence.contains("900000 ms"), "{sentence}");
+}
+
+/// What a person's own tool says of a transactional id.
+fn epoch_of(id: &str) -> i32 {
+    let described = broker().tool(&["transactions", "describe", "--transactional-id", id]);
+    let (names, values) = described.split_once('\n').unwrap();
+    let column = names.split_whitespace().position(|name| name == "ProducerEpoch").unwrap();
+    values.split_whitespace().nth(column).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_id_is_taken_over_anew_when_its_commit_may_have_been_sent_twice() {
+    let topic = broker().topic("unclean", 1);
+    // Every commit is answered later than that.
+    let options = json!({"topic": topic, "properties": {"retry.backoff.ms": 1}});
+    let sink = sink(&options, Guarantee::ExactlyOnce);
+    let job = Job::open("unclean", &sink, Duration::from_secs(1)).await.unwrap();
+    job.start(1).await;
+    let mut writer = job.writer().await;
+    for checkpoint in 1..=4 {
+        let barrier = barrier(checkpoint);
+        writer.write(&texts(&[checkpoint.to_string()])).await.unwrap();
+        writer.prepare(&barrier).await.unwrap();
+        job.transactions().commit(barrier.attempt).await.unwrap();
+    }
+    broker().wait_committed(&topic, 4);
+    assert_eq!(broker().committed_texts(&topic), ["1", "2", "3", "4"]);
+    // The first marker went through the first id, so each has committed two checkpoints more, or one.
+    assert!(epoch_of("unclean-0") >= 2 && epoch_of("unclean-1") >= 1, "{} and {}", epoch_of("unclean-0"), epoch_of("unclean-1"));
 }

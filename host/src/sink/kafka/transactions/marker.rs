@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// The version of the records.
 const VERSION: u64 = 1;
+/// What the topic is, for errors.
+const PURPOSE: &str = "the topic of the markers by which a run of this job knows what the run before committed";
 /// How many offsets before the end are read first: the newest marker is nearly always among them, and compaction is lazy.
 const FIRST_WINDOW: i64 = 64;
 /// How long a fetch at the end of the partition waits for more before it says that there is none.
@@ -74,7 +76,7 @@ impl Markers {
     /// Makes the topic where it is not there.
     ///
     /// # Errors
-    /// It may not be made, or one of that name is no topic of markers.
+    /// It may not be made.
     pub(super) async fn ensure(&self) -> Result<(), Error> {
         if self.cluster.find_topic(&self.topic).await?.is_none() {
             let config = vec![("cleanup.policy".to_owned(), "compact".to_owned())];
@@ -82,13 +84,13 @@ impl Markers {
             let created = self.cluster.create_topic(topic).await.map_err(|error| {
                 let advice =
                     "create it by hand (1 partition, cleanup.policy=compact), or give the user of this client the right (ACL) Create on it";
-                error.within(format!("the topic of the markers by which a run of this job knows what the run before committed; {advice}"))
+                error.within(format!("{PURPOSE}; {advice}"))
             })?;
             if created == Created::Now {
-                return self.appear().await;
+                self.appear().await?;
             }
         }
-        self.check().await
+        Ok(())
     }
 
     /// Waits until the topic that was made can be asked for its offsets.
@@ -108,7 +110,11 @@ impl Markers {
     /// # Errors
     /// It does not, by its name and settings.
     pub(super) async fn check(&self) -> Result<(), Error> {
-        let Some(topic) = self.cluster.find_topic(&self.topic).await? else { return Ok(()) };
+        let found = self.cluster.find_topic(&self.topic).await;
+        let found = found.map_err(|error| {
+            error.within(format!("{PURPOSE}, which needs the rights (ACLs) Create, Describe, DescribeConfigs, Read and Write"))
+        })?;
+        let Some(topic) = found else { return Ok(()) };
         if topic.partitions != 1 {
             return Err(Error::user(format!(
                 "topic {} cannot hold markers: it has {} partitions, and only one has an order; delete it, or set another transactional-id-prefix",

@@ -168,7 +168,9 @@ impl Owner {
         may_end: impl FnOnce() -> Result<bool, Loss> + Send + 'static,
     ) -> Result<bool, LastResourceError> {
         let (topic, key, abandoned) = (self.marker_topic()?, key.to_owned(), Arc::clone(&self.is_abandoned));
+        let id = self.id.clone();
         self.run(move |producer| {
+            let began = Instant::now();
             if !drain(producer, || goes_on() && !abandoned.load(Ordering::Acquire))? {
                 return Ok(false);
             }
@@ -176,10 +178,12 @@ impl Owner {
             if !may_end()? {
                 return Ok(false);
             }
+            let drained = began.elapsed();
             send_marker(producer, &topic, &key, &value)?;
             // From here on only a loss or the end of the run breaks off.
             let delivered = drain(producer, || !abandoned.load(Ordering::Acquire))?;
             crash_point("sink-kafka::after-marker");
+            tracing::debug!(id, ?drained, marked = ?began.elapsed().saturating_sub(drained), "all of an epoch is delivered");
             Ok(delivered)
         })
         .await?
@@ -215,6 +219,7 @@ impl Owner {
             let result = producer.client().commit_transaction(COMMIT);
             result.map_err(|error| loss::of_call(producer, &format!("committing the transaction of {}", owner.id), &error))?;
             crash_point("sink-kafka::after-commit");
+            tracing::debug!(id = owner.id, committed = ?began.elapsed(), "a transaction is committed");
             owner.is_unclean.store(!is_first || began.elapsed() >= owner.answered_once, Ordering::Release);
             committed();
             Ok(())
