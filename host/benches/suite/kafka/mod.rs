@@ -2,7 +2,7 @@
 //! recovery, and what each guarantee costs.
 
 pub(crate) mod bare;
-#[allow(dead_code, reason = "the broker of the tests; not all of it is wanted here")]
+#[allow(dead_code, clippy::needless_pass_by_value, reason = "the broker of the tests; not all of it is wanted here")]
 #[path = "../../../tests/kafka/broker.rs"]
 mod broker;
 mod feed;
