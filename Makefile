@@ -13,7 +13,7 @@ TEST_FEATURES := --features waterwheel/testing,waterwheel/failpoints$(if $(TLS),
 SOAK_KILLS ?= 500
 SOAK_HISTORIES ?= 100000
 
-.PHONY: build plugins demo test soak lint bench docs
+.PHONY: build plugins demo kafka-demo experiment experiment-original test soak lint bench docs
 
 # Always the whole workspace: cargo unites the features of what is built together, and other sets of packages would build wasmtime again.
 build: ## The release binary, at target/release/waterwheel.
@@ -25,6 +25,18 @@ plugins: ## The sample plugins, at target/plugins.
 # WATERWHEEL_BUILT=1 says that the program and the plugins are there already.
 demo: $(if $(WATERWHEEL_BUILT),,build plugins) ## A stateful job that survives being killed in the middle: `make demo KILLS=0` runs it undisturbed.
 	$(TARGET)/release/quickstart --waterwheel $(TARGET)/release/waterwheel --kills $(KILLS) --records $(RECORDS)
+
+kafka-demo: $(if $(WATERWHEEL_BUILT),,build plugins) ## A broker, and the reference experiment with both guarantees: from topic to topic through a SIGKILL.
+	examples/kafka/demo.sh
+
+# GUARANTEE, FAST, INTERVAL, EVERY, RECORDS, KILL_AFTER, BOOTSTRAP: see tests/experiment.sh.
+experiment: $(if $(WATERWHEEL_BUILT),,build) ## The reference experiment: `make experiment GUARANTEE=exactly-once FAST=1`.
+	@tests/experiment.sh
+
+experiment-original: $(if $(WATERWHEEL_BUILT),,build) ## The reference experiment with its original figures, three times with each guarantee: half an hour.
+	@for guarantee in exactly-once at-least-once timeout-refused timed-out; do \
+		for run in 1 2 3; do GUARANTEE=$$guarantee tests/experiment.sh || exit 1; done; \
+	done
 
 test: plugins ## All tests, and the commands of the README as they stand.
 	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace $(TEST_FEATURES)

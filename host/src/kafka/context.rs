@@ -92,6 +92,7 @@ impl Context {
 
     /// An error that the client reports on its own.
     pub(super) fn trouble(&self, code: RDKafkaErrorCode, reason: &str) {
+        // The end of a partition, which some readers ask to be told, is none.
         if code == RDKafkaErrorCode::PartitionEOF {
             return;
         }

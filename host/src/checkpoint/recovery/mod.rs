@@ -27,7 +27,7 @@ use super::log::{Claimed, JobLog, LogError, RunRecord};
 use super::participants::{Environment, LastResource, Participants, StartHooks};
 use super::protocol::decide::Allowed;
 use super::protocol::fork::{Fork, StartFrom, StartPlan, plan_start};
-use super::protocol::{Decision, Generation, JobId, JobName, LogView, Manifest, MarkerView, MissingMarker, OutputGuarantee, Refusal, Slot};
+use super::protocol::{Decision, Generation, JobId, JobName, Manifest, MarkerView, MissingMarker, OutputGuarantee, Refusal, Slot};
 use super::storage::CheckpointStorage;
 
 /// What a person allows at a start, beyond what is safe by itself. By default nothing.
@@ -179,7 +179,7 @@ impl Starter {
             let log = log.clone();
             let view = log.read().await?;
             if !view.is_empty() {
-                if let Some(finished) = preflight(request, &log, &view).await.map_err(replaced_while_running)? {
+                if let Some(finished) = preflight(request, &log).await.map_err(replaced_while_running)? {
                     return Ok(finished);
                 }
                 let generation = self.take_generation(&log).await?;
@@ -189,7 +189,7 @@ impl Starter {
         let found = incarnation::newest(request).await?;
         match plan_start(&found.view, found.parent.as_ref(), &request.from)? {
             StartPlan::OwnLog => {
-                if let Some(finished) = preflight(request, &found.log, &found.view).await? {
+                if let Some(finished) = preflight(request, &found.log).await? {
                     return Ok(finished);
                 }
                 let generation = self.take_generation(&found.log).await?;
@@ -223,11 +223,23 @@ fn replaced_while_running(error: StartError) -> StartError {
 }
 
 /// Refuses, or finds the job finished, before anything is fenced.
-async fn preflight(request: &StartRequest<'_>, log: &JobLog, view: &LogView) -> Result<Option<Started>, StartError> {
-    let newest_generation = log.newest_generation().await?;
+///
+/// Another run of the job may be at work meanwhile, so that marker and log do not fit each other: the marker is read first, because what it names
+/// is in the log before, and a marker that has moved by the end refuses nothing. Once that run is fenced, the decision is made again.
+async fn preflight(request: &StartRequest<'_>, log: &JobLog) -> Result<Option<Started>, StartError> {
     let marker = request.marker().await?;
-    match own_log::decide_now(request, log, view, newest_generation, &marker) {
-        Decision::Refuse(refusal) => Err(StartError::Refused(refusal)),
+    let newest_generation = log.newest_generation().await?;
+    let view = log.read().await?;
+    match own_log::decide_now(request, log, &view, newest_generation, &marker) {
+        Decision::Refuse(refusal) => match request.marker().await? {
+            MarkerView::Found(now)
+                if MarkerView::Found(now.clone()) != marker && now.job == *log.job() && now.storage == log.storage_id() =>
+            {
+                tracing::info!(%refusal, "another run of the job is at work: what counts is decided once it is fenced");
+                Ok(None)
+            }
+            _ => Err(StartError::Refused(refusal)),
+        },
         Decision::Finished(last) => Ok(Some(Started::Finished { job: last.job.clone(), slot: last.slot })),
         Decision::NewJob | Decision::Restore(_) => Ok(None),
     }

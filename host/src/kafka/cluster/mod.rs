@@ -224,10 +224,11 @@ impl Cluster {
             return Ok(BTreeMap::new());
         }
         let wanted = list(partitions, at)?;
-        let found = self.retry(doing, |timeout| {
+        let found = retry_also(self.context(), doing, is_settling, |timeout| {
             let found = self.0.consumer.offsets_for_times(wanted.clone(), timeout)?;
+            let again = |code| is_passing(code) || is_settling(code);
             match found.elements().iter().find_map(|element| element.error().err()) {
-                Some(error) if error.rdkafka_error_code().is_some_and(is_passing) => Err(error),
+                Some(error) if error.rdkafka_error_code().is_some_and(again) => Err(error),
                 _ => Ok(found),
             }
         })?;
@@ -252,8 +253,23 @@ impl Cluster {
     }
 }
 
+/// Whether a partition of a topic that is known may be about to appear: its broker was started, or the topic made, a moment ago.
+fn is_settling(code: RDKafkaErrorCode) -> bool {
+    code == RDKafkaErrorCode::UnknownTopicOrPartition
+}
+
 /// Asks until there is an answer, the deadline is over, or something was refused.
-pub(crate) fn retry<T>(context: &Context, doing: &str, mut call: impl FnMut(Duration) -> KafkaResult<T>) -> Result<T, Error> {
+pub(crate) fn retry<T>(context: &Context, doing: &str, call: impl FnMut(Duration) -> KafkaResult<T>) -> Result<T, Error> {
+    retry_also(context, doing, |_| false, call)
+}
+
+/// Like [`retry`], also where the answer is one of these codes.
+fn retry_also<T>(
+    context: &Context,
+    doing: &str,
+    also: fn(RDKafkaErrorCode) -> bool,
+    mut call: impl FnMut(Duration) -> KafkaResult<T>,
+) -> Result<T, Error> {
     let deadline = Instant::now() + DEADLINE;
     let mut attempt = FIRST_ATTEMPT;
     loop {
@@ -269,7 +285,7 @@ pub(crate) fn retry<T>(context: &Context, doing: &str, mut call: impl FnMut(Dura
             KafkaError::AdminOp(code) => Some(*code),
             other => other.rdkafka_error_code(),
         };
-        let again = code.is_some_and(|code| is_passing(code) || is_unreachable(code));
+        let again = code.is_some_and(|code| is_passing(code) || is_unreachable(code) || also(code));
         if !again || context.refusal().is_some() || Instant::now() + PAUSE >= deadline {
             return Err(error::of(context, doing, &error));
         }

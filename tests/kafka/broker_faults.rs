@@ -1,0 +1,51 @@
+//! The broker killed or standing still while jobs are at some step: they wait, try again, and nothing is lost or repeated.
+
+use crate::broker::Broker;
+use crate::harness::{SUMMARY, Summary, is_soak};
+use crate::job::{Job, MIXED, NARROW, Shape, WIDE, wait_until_stopped};
+use crate::zombies::SLEEP_POINTS;
+use std::thread;
+use std::time::Duration;
+
+/// How long the broker stands still: longer than a client waits for an answer.
+const STANDSTILL: Duration = Duration::from_secs(15);
+
+/// In the long form at each step, otherwise at any moment. All jobs meet the same fault at once, each at a step of its own.
+pub(crate) fn a_broker_that_is_killed_or_stands_still_costs_nothing() {
+    let broker = Broker::start(&[]);
+    let points: Vec<Option<&str>> = if is_soak() { SLEEP_POINTS.iter().copied().map(Some).chain([None]).collect() } else { vec![None] };
+    for point in points {
+        fault(&broker, point, &|broker| {
+            broker.command("kill");
+            broker.command("restart");
+        });
+        fault(&broker, point, &|broker| {
+            broker.command("pause");
+            thread::sleep(STANDSTILL);
+            broker.command("resume");
+        });
+    }
+}
+
+fn fault(broker: &Broker, point: Option<&str>, happen: &dyn Fn(&Broker)) {
+    let jobs: Vec<Job<'_>> =
+        [NARROW, WIDE, MIXED].map(|shape| Job::on(broker, broker.bootstrap(), Shape { records: 8_000, ..shape })).into_iter().collect();
+    let mut processes: Vec<_> = jobs
+        .iter()
+        .map(|job| match point {
+            Some(point) => {
+                let process = job.start_with(&[], &format!("{point}=3*off->1*return(stop)->off"));
+                wait_until_stopped(&process);
+                process
+            }
+            None => job.run_until(100),
+        })
+        .collect();
+    happen(broker);
+    Summary::count(&SUMMARY.broker_faults);
+    for (job, process) in jobs.iter().zip(processes.drain(..)) {
+        process.signal("CONT");
+        job.conclude(process);
+        job.check();
+    }
+}
