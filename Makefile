@@ -41,6 +41,8 @@ experiment-original: $(if $(WATERWHEEL_BUILT),,build) ## The reference experimen
 test: plugins ## All tests, and the commands of the README as they stand.
 	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace $(TEST_FEATURES)
 	$(CARGO) build --release --workspace $(TEST_FEATURES)
+	FAST=1 GUARANTEE=timeout-refused tests/experiment.sh
+	FAST=1 GUARANTEE=timed-out tests/experiment.sh
 	WATERWHEEL_BUILT=1 tests/readme.sh
 
 soak: plugins ## The long forms of the tests.

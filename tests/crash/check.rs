@@ -31,10 +31,12 @@ pub(crate) fn visible(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files.filter(shown).map(|file| (file.clone(), fs::read(file).unwrap())).collect()
 }
 
-/// The lines of the visible files whose name has this text in it.
+/// The lines of the visible files whose name has this text in it, run by run: a key may move to another subtask between two runs.
 pub(crate) fn lines(folder: &Path, name_has: &str) -> Vec<String> {
-    let files = visible(folder).into_iter().filter(|(path, _)| path.to_string_lossy().contains(name_has));
-    files.flat_map(|(_, content)| String::from_utf8(content).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()).collect()
+    let mut files: Vec<_> = visible(folder).into_iter().filter(|(path, _)| path.to_string_lossy().contains(name_has)).collect();
+    // `…-{subtask}-{generation}-{counter}.{extension}`; the sort is stable.
+    files.sort_by_key(|(path, _)| path.to_string_lossy().rsplit('-').nth(1).map(str::to_owned));
+    files.into_iter().flat_map(|(_, content)| String::from_utf8(content).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()).collect()
 }
 
 /// The first and the last total of each user that a run has shown.

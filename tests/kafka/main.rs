@@ -5,7 +5,14 @@
 //! `WATERWHEEL_KILLS` is the number of random kills, by default 25, and more of them also means broker faults at every step; `WATERWHEEL_SEED`
 //! repeats a run; `WATERWHEEL_PLUGINS` is the folder of the sample plugins, by default `target/plugins`. Arguments are parts of names of tests.
 //! The last line says what was tried and what came of it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    clippy::declare_interior_mutable_const,
+    clippy::cast_possible_truncation,
+    reason = "tests"
+)]
 
 mod broker_faults;
 mod check;

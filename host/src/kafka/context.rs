@@ -85,7 +85,7 @@ impl Context {
         let level = if facility == "GETPID" && text.ends_with(": retrying") { DEBUG } else { level };
         match level {
             ..=CRITICAL => tracing::error!(target: "waterwheel::kafka", uid, facility, "{text}"),
-            ..=WARNING => tracing::warn!(target: "waterwheel::kafka", uid, facility, "{text}"),
+            level if level <= WARNING => tracing::warn!(target: "waterwheel::kafka", uid, facility, "{text}"),
             _ => tracing::debug!(target: "waterwheel::kafka", uid, facility, "{text}"),
         }
     }

@@ -66,6 +66,7 @@ async fn ask(address: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<Transac
 }
 
 /// A request of version 0, with the flexible header.
+#[allow(clippy::cast_possible_truncation, reason = "the name of the client is short")]
 fn request(key: i16, body: &[u8]) -> Vec<u8> {
     const CLIENT: &str = "waterwheel";
     let mut request = Vec::new();
@@ -136,6 +137,7 @@ fn parse_descriptions(answer: &[u8]) -> Result<Vec<TransactionState>, String> {
 }
 
 /// A length as compact texts and arrays have it: one more than it is, in groups of seven bits.
+#[allow(clippy::cast_possible_truncation, reason = "seven bits are left each time")]
 fn put_length(out: &mut Vec<u8>, length: usize) {
     let mut rest = length + 1;
     while rest >= 0x80 {

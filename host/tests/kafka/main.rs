@@ -1,6 +1,6 @@
 //! Kafka sources and sinks against a real broker, which runs for the length of the test run.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value, clippy::cast_possible_truncation, reason = "tests")]
 // What one part of the suite needs, another does not.
 #![allow(dead_code, reason = "a fixture for all parts of the suite")]
 

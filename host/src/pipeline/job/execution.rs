@@ -135,11 +135,11 @@ pub(super) fn check_sinks(spec: &JobSpec, made: &[Option<ReadySink>], checks: &m
                 format!("must be 1, because the sink {uid:?} is transactional: what it prepares for one checkpoint is committed before the next one"),
             );
         }
-        if let (Some(interval), Some(transactional)) = (checkpointing.interval, made.as_ref().and_then(|made| made.sink.as_transactional()))
+        let transactional = made.as_ref().and_then(|made| made.sink.as_transactional());
+        if let (Some(interval), Some(transactional)) = (checkpointing.interval, transactional)
+            && let Err(sentence) = transactional.longest_checkpoint(interval.0)
         {
-            if let Err(sentence) = transactional.longest_checkpoint(interval.0) {
-                checks.fault(format!("/sinks/{index}"), sentence);
-            }
+            checks.fault(format!("/sinks/{index}"), sentence);
         }
         if checkpointing.dir.as_deref().is_some_and(|dir| dir.starts_with("memory:")) && !spec.ephemeral {
             checks.fault(

@@ -56,6 +56,7 @@ pub(super) struct Moved {
 
 /// What the thread tells its reader, in the order of reading.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "almost all are chunks: a box would be an allocation for each")]
 pub(super) enum Event {
     /// Records, or only news of positions.
     Chunk(Chunk),

@@ -27,8 +27,10 @@ async fn deleted_records_are_passed_over_where_that_is_asked_for() {
         let splits = source.discover(&BTreeSet::new()).await.unwrap();
         broker().delete_records(&topic, 0, 6);
         let mut reading = Reading::open(&source, splits).await;
-        let position = if rule == "earliest" { 6 } else { 10 };
-        reading.wait_for("the position is there again", |reading| reading.positions()[0] >= position).await;
+        if rule == "latest" {
+            // Before it is there, what is written now would be passed over as well.
+            reading.wait_for("the position is at the end", |reading| reading.positions()[0] >= 10).await;
+        }
         broker().write(&topic, 0, ["after"]);
         assert_eq!(reading.until(expected.len()).await.values(), expected, "{rule}");
         assert_eq!(reading.positions(), [11]);

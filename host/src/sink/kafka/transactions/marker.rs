@@ -272,6 +272,7 @@ fn of_group(code: rdkafka::error::RDKafkaErrorCode) -> bool {
 }
 
 /// What a failed question means: whether trying again can help decides.
+#[allow(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn from_error(error: Error) -> LastResourceError {
     let sentence = error.chain();
     if error.retry_helps() { LastResourceError::Unknown(sentence) } else { LastResourceError::Refused(sentence) }
