@@ -1,11 +1,11 @@
 //! Topics of a Kafka cluster.
 //!
 //! Exactly-once, every record between two barriers is part of one transaction, together with a marker that names the checkpoint
-//! ([`transactions`]); a reader with `isolation.level=read_committed` sees it when the checkpoint is completed, and never twice. What a
+//! (`transactions`); a reader with `isolation.level=read_committed` sees it when the checkpoint is completed, and never twice. What a
 //! transaction did not commit is read again. At-least-once, each subtask has an idempotent producer, and every record is delivered before
 //! the barrier goes on. With no guarantee records are sent and nobody waits for them.
 //!
-//! A batch goes to the client record by record without an allocation of its own ([`send`]); where it would not be taken (too large, no such
+//! A batch goes to the client record by record without an allocation of its own (`send`); where it would not be taken (too large, no such
 //! partition), that is found out before, because a broker refuses a whole batch for one record.
 
 mod options;
