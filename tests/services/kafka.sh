@@ -80,8 +80,9 @@ watch_parent() {
     [ -d "$dir" ] || exit 0
     sleep 0.3
   done
-  # `start` may be about to record the broker.
+  # `start` may be about to record the broker. The folder may also have been given to another broker, which has a watchdog of its own.
   for ((i = 0; i < 20; i++)); do
+    grep -qs "^$$ " "$dir/watchdog" || exit 0
     end_broker KILL 5
     sleep 0.1
   done
