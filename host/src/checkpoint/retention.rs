@@ -23,7 +23,10 @@ impl Run {
         let folder = format!("{}/{}", self.log.job(), retain::SHARED);
         let storage = self.log.storage();
         let listed: Vec<String> = storage.list(&folder).await?.into_iter().map(|object| object.path).collect();
-        let files = retain::files_to_delete(&log, &slots, self.generation, &listed);
+        let mut files = retain::files_to_delete(&log, &slots, self.generation, &listed);
+        // The log is read entry by entry, and a newer run may delete some of them meanwhile: what this run restores from is never seen as needless,
+        // and every newer run began there.
+        files.retain(|path| self.line.last().files().all(|needed| needed.path != *path));
 
         crash_point("retention::before-deletes");
         for slot in &slots {
