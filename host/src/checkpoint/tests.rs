@@ -10,7 +10,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::commit::{Parties, Run, RunError};
-use super::participants::{Environment, Leftovers, Participants, StartHooks};
+use super::participants::{Environment, LastResource, LastResourceError, Leftovers, Participants, StartHooks};
 use super::protocol::fork::StartFrom;
 use super::protocol::retain::state_folder;
 use super::protocol::*;
@@ -107,10 +107,55 @@ fn sources(position: u64) -> BTreeMap<String, SourceState> {
     BTreeMap::from([("in".to_owned(), SourceState { splits: BTreeMap::from([("0".to_owned(), split)]), extra: Value::Null })])
 }
 
+/// A last resource whose commits become visible only when it is fenced, except the first.
+#[derive(Debug, Default)]
+struct SlowBroker {
+    visible: Mutex<Option<Marker>>,
+    /// In their order.
+    decided: Mutex<Vec<Marker>>,
+}
+
+impl SlowBroker {
+    /// The marker of a checkpoint, which is about to be put into the log.
+    fn prepare(&self, run: &Run, attempt: Attempt) {
+        let (job, storage, generation) = (run.job().clone(), run.log().storage_id(), run.generation());
+        let marker = Marker { job, storage, generation, checkpoint: run.next_slot(), attempt, state: MarkerState::Running };
+        self.decided.lock().unwrap().push(marker);
+    }
+}
+
+#[async_trait]
+impl LastResource for SlowBroker {
+    fn ids(&self) -> Vec<String> {
+        vec!["prefix-0".to_owned()]
+    }
+
+    async fn read_marker(&self) -> Result<Option<Marker>, LastResourceError> {
+        Ok(self.visible.lock().unwrap().clone())
+    }
+
+    async fn fence(&self, _: &[String]) -> Result<(), LastResourceError> {
+        if let Some(marker) = self.decided.lock().unwrap().drain(..).next_back() {
+            *self.visible.lock().unwrap() = Some(marker);
+        }
+        Ok(())
+    }
+
+    async fn commit_genesis(&self, marker: &Marker) -> Result<(), LastResourceError> {
+        *self.visible.lock().unwrap() = Some(marker.clone());
+        Ok(())
+    }
+
+    async fn commit(&self, _: Attempt) -> Result<(), LastResourceError> {
+        Ok(())
+    }
+}
+
 struct World {
     storage: Arc<FaultyStorage>,
     environment: Arc<Impatient>,
     pipeline: Pipeline,
+    broker: Option<SlowBroker>,
 }
 
 impl World {
@@ -121,7 +166,7 @@ impl World {
     async fn at(url: &str) -> Self {
         let options = StorageOptions { first_backoff: Duration::ZERO, ..StorageOptions::default() };
         let storage = Arc::new(FaultyStorage::new(open(url, options).await.unwrap()));
-        Self { storage, environment: Arc::new(Impatient::default()), pipeline: Pipeline::new() }
+        Self { storage, environment: Arc::new(Impatient::default()), pipeline: Pipeline::new(), broker: None }
     }
 
     fn request(&self, name: &str) -> StartRequest<'_> {
@@ -135,8 +180,12 @@ impl World {
             guarantee: self.pipeline.guarantee,
             hooks: &self.pipeline,
             participants: &self.pipeline,
-            last_resource: None,
+            last_resource: self.last_resource(),
         }
+    }
+
+    fn last_resource(&self) -> Option<&dyn LastResource> {
+        self.broker.as_ref().map(|broker| broker as &dyn LastResource)
     }
 
     async fn try_start(&self, request: &StartRequest<'_>) -> Result<Started, StartError> {
@@ -148,12 +197,15 @@ impl World {
     }
 
     fn parties(&self) -> Parties<'_> {
-        Parties { participants: &self.pipeline, last_resource: None }
+        Parties { participants: &self.pipeline, last_resource: self.last_resource() }
     }
 
     /// One checkpoint at `position` with one piece of work and one state file.
     async fn checkpoint(&self, run: &mut Run, position: u64) -> Result<Slot, RunError> {
         let draft = self.draft(run, position).await;
+        if let Some(broker) = &self.broker {
+            broker.prepare(run, draft.attempt);
+        }
         Ok(run.checkpoint(&draft, &self.parties()).await?.slot)
     }
 
@@ -173,6 +225,7 @@ impl World {
             attempt: Attempt::random(),
             sources: sources(position),
             operators: BTreeMap::from([("count".to_owned(), operator)]),
+            transactional_ids: self.last_resource().map(LastResource::ids).unwrap_or_default(),
             prepared: self.pipeline.sinks.iter().map(|sink| SinkWork { sink: sink.clone(), work: json!(format!("w{position}")) }).collect(),
             ..CheckpointDraft::default()
         }
@@ -443,6 +496,64 @@ async fn an_interrupted_retention_goes_on_later() {
     world.storage.heal();
     assert_eq!(world.running(&world.request("orders")).await.restored.snapshot.sources, sources(30));
     assert_eq!(run.retain(1).await.unwrap().slots, [Slot(1), Slot(2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_superseded_run_asleep_in_its_retention_deletes_nothing_that_its_successor_needs() {
+    let world = World::new().await;
+    let request = world.request("orders");
+    let mut first = world.running(&request).await.run;
+    world.checkpoint(&mut first, 10).await.unwrap();
+    // The state is what the first run uploaded, all the time.
+    let unchanged = |position| {
+        let operator = OperatorDraft { subtasks: BTreeMap::from([(0, SubtaskDraft::default())]), extra: Value::Null };
+        let operators = BTreeMap::from([("count".to_owned(), operator)]);
+        CheckpointDraft { attempt: Attempt::random(), sources: sources(position), operators, ..CheckpointDraft::default() }
+    };
+    let mut second = world.running(&request).await.run;
+    second.checkpoint(&unchanged(20), &world.parties()).await.unwrap();
+    world.storage.inject(Rule::once(Operation::Read, "_metadata", Fault::Stall(Duration::from_secs(60))));
+    let asleep = async {
+        second.retain(1).await.unwrap();
+    };
+    let successor = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut third = world.running(&request).await.run;
+        third.checkpoint(&unchanged(30), &world.parties()).await.unwrap();
+        third.retain(1).await.unwrap();
+    };
+    tokio::join!(asleep, successor);
+    let restored = world.running(&request).await.restored;
+    assert_eq!((position(&restored), restored.snapshot.files().count()), (30, 1));
+    for file in restored.snapshot.files() {
+        assert!(world.storage.read(&file.path).await.unwrap().is_some(), "{} is gone", file.path);
+    }
+}
+
+#[tokio::test]
+async fn a_start_decides_on_commits_that_were_not_visible_before() {
+    let mut world = World::new().await;
+    world.broker = Some(SlowBroker::default());
+    let mut run = world.running(&world.request("orders")).await.run;
+    // The marker of the new job is all that a reader sees, and retention has deleted what it names.
+    for position in [10, 20] {
+        world.checkpoint(&mut run, position).await.unwrap();
+    }
+    run.retain(1).await.unwrap();
+    let recovered = world.running(&world.request("orders")).await;
+    assert_eq!((recovered.decided, position(&recovered.restored)), (Some(Slot(2)), 20));
+}
+
+#[tokio::test]
+async fn a_marker_that_stays_unknown_is_refused() {
+    let mut world = World::new().await;
+    world.broker = Some(SlowBroker::default());
+    let mut run = world.running(&world.request("orders")).await.run;
+    world.checkpoint(&mut run, 10).await.unwrap();
+    world.broker.as_ref().unwrap().decided.lock().unwrap().clear();
+    run.retain(1).await.unwrap();
+    let error = world.try_start(&world.request("orders")).await.unwrap_err();
+    assert!(matches!(error, StartError::Refused(Refusal::MarkerNotInLog { .. })), "{error}");
 }
 
 #[tokio::test]

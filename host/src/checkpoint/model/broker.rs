@@ -1,6 +1,6 @@
 //! A simulated broker with two transactional ids and a marker: the last resource.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
@@ -26,10 +26,21 @@ pub(super) struct TransactionalId {
     pub(super) open: Option<Transaction>,
 }
 
+/// A transaction that will be visible, whatever happens.
+#[derive(Clone, Debug)]
+struct Committed {
+    id: usize,
+    transaction: Transaction,
+    /// Its commit markers are written. A reader sees it once that is so for all before it, too.
+    completed: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Broker {
     pub(super) ids: [TransactionalId; 2],
     pub(super) marker: Option<Marker>,
+    /// What is committed and not visible yet, in the order of the partition.
+    hidden: VecDeque<Committed>,
 }
 
 impl World {
@@ -37,14 +48,30 @@ impl World {
         self.broker.as_mut().unwrap()
     }
 
-    /// The broker commits what is open on an id.
-    pub(super) fn end_transaction(&mut self, id: usize, epoch: u64) {
+    /// The broker commits what is open on an id; unless it is slow, readers see it.
+    pub(super) fn end_transaction(&mut self, id: usize, epoch: u64, slowly: bool) {
         if self.broker().ids[id].epoch != epoch {
             return;
         }
-        let Some(transaction) = self.broker().ids[id].open.take() else {
-            return;
-        };
+        if let Some(transaction) = self.broker().ids[id].open.take() {
+            self.broker().hidden.push_back(Committed { id, transaction, completed: false });
+        }
+        if slowly {
+            self.late.push(Late::CompleteTransaction { id });
+        } else {
+            self.complete_transaction(id);
+        }
+    }
+
+    /// The commit markers of an id are written: at some time, and at the latest before anything else happens to the id.
+    pub(super) fn complete_transaction(&mut self, id: usize) {
+        self.broker().hidden.iter_mut().filter(|committed| committed.id == id).for_each(|committed| committed.completed = true);
+        while let Some(committed) = self.broker().hidden.pop_front_if(|first| first.completed) {
+            self.reveal(committed);
+        }
+    }
+
+    fn reveal(&mut self, Committed { id, transaction, .. }: Committed) {
         self.note(|| format!("the broker commits {:?} on id {id}", transaction.positions));
         if let (Some(job), false) = (&transaction.job, transaction.positions.is_empty()) {
             self.show(CHANNEL, job, &transaction.positions);
@@ -99,6 +126,7 @@ impl SimBroker {
     fn fence_one(&self, id: usize) {
         let mut world = self.world.lock();
         world.note(|| format!("P{} initialises id {id}", self.process));
+        world.complete_transaction(id);
         let at = &mut world.broker().ids[id];
         at.epoch += 1;
         at.open = None;
@@ -143,6 +171,7 @@ impl SimBroker {
         if !valid {
             return Err(self.fenced());
         }
+        world.complete_transaction(id);
         change(world.broker().ids[id].open.get_or_insert_with(Transaction::default));
         Ok(())
     }
@@ -166,13 +195,17 @@ impl SimBroker {
         if world.fault(10, |budget| &mut budget.lost) {
             self.producers.lock().unwrap().unclean[id] = true;
             if world.dice.one_in(2) {
-                world.end_transaction(id, epoch);
+                world.end_transaction(id, epoch, false);
             }
             world.note(|| format!("P{} ends the transaction on id {id}: no answer", self.process));
             world.late.push(Late::EndTransaction { id, epoch });
             return Err(LastResourceError::Unknown("no answer".to_owned()));
         }
-        world.end_transaction(id, epoch);
+        let slowly = world.fault(10, |budget| &mut budget.lost);
+        if slowly {
+            world.note(|| format!("P{} ends the transaction on id {id}, which nobody sees yet", self.process));
+        }
+        world.end_transaction(id, epoch, slowly);
         Ok(())
     }
 }

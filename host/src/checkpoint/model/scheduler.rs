@@ -83,6 +83,9 @@ pub(super) fn run_history(seed: u64, print: bool) -> History {
 
 /// At the end everything is visible, once, in every channel.
 fn check_end(world: &mut World) {
+    if world.broker.is_some() {
+        (0..2).for_each(|id| world.complete_transaction(id));
+    }
     let job = world.newest_incarnation();
     for channel in world.channels() {
         let shown = world.shown_until(channel, &job);
@@ -219,9 +222,10 @@ impl Scheduler {
                 world.note(|| format!("the late delete of {path} arrives"));
                 world.objects.remove(&path);
             }
+            Late::CompleteTransaction { id } => world.complete_transaction(id),
             Late::EndTransaction { id, epoch } => {
                 world.note(|| format!("the late end of a transaction on id {id} arrives"));
-                world.end_transaction(id, epoch);
+                world.end_transaction(id, epoch, false);
             }
         }
     }

@@ -78,6 +78,7 @@ pub(super) enum Late {
     Create(String, Bytes),
     Delete(String),
     EndTransaction { id: usize, epoch: u64 },
+    CompleteTransaction { id: usize },
 }
 
 /// A pending or visible file of one sink.

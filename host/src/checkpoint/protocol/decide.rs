@@ -117,6 +117,8 @@ pub enum Refusal {
         theirs: JobId,
         /// Its checkpoint.
         checkpoint: Slot,
+        /// Whether it is another incarnation of this job, with the same checkpoint directory.
+        same_name: bool,
     },
     /// The marker was written with another checkpoint directory.
     #[error(
@@ -186,6 +188,23 @@ pub enum Refusal {
         /// The newest slot.
         newest: Slot,
     },
+}
+
+impl Refusal {
+    /// Whether the decision may be another one once the commits that were decided are visible.
+    #[must_use]
+    pub fn may_be_a_late_marker(&self) -> bool {
+        match self {
+            Self::MarkerNotInLog { .. } | Self::MarkerTooOld { .. } | Self::MarkerMissing { .. } | Self::Damaged { .. } => true,
+            Self::ForeignMarker { same_name, .. } => *same_name,
+            Self::ForkedBy { .. }
+            | Self::Discarded { .. }
+            | Self::OtherDirectory { .. }
+            | Self::MarkerOfOtherStorage { .. }
+            | Self::MarkerFromLaterGeneration { .. }
+            | Self::LastResourceGone { .. } => false,
+        }
+    }
 }
 
 fn older_sentence(older: Option<Slot>) -> String {
@@ -295,7 +314,8 @@ fn by_foreign_marker(facts: &Facts<'_>, marker: &Marker) -> Result<Decision, Ref
         return Ok(restore(facts, start, true));
     }
     if marker.state != MarkerState::Released && !facts.allowed.take_over_prefix {
-        return Err(Refusal::ForeignMarker { theirs: marker.job.clone(), checkpoint: marker.checkpoint });
+        let same_name = marker.job.name() == log.job.name() && marker.storage == facts.storage;
+        return Err(Refusal::ForeignMarker { theirs: marker.job.clone(), checkpoint: marker.checkpoint, same_name });
     }
     // The prefix is free, or taken over by a person's word: our own marker, if there ever was one, is gone.
     without_marker(facts, MissingMarker::Refuse)

@@ -357,6 +357,15 @@ impl Manifest {
 }
 
 impl JobSnapshot {
+    /// Adds ids of transactional producers, each once.
+    pub fn add_transactional_ids(&mut self, ids: &[String]) {
+        for id in ids {
+            if !self.transactional_ids.contains(id) {
+                self.transactional_ids.push(id.clone());
+            }
+        }
+    }
+
     /// All state files that a restore reads, with the in-flight batches.
     pub fn files(&self) -> impl Iterator<Item = &StateFile> {
         let chains = self.operators.values().flat_map(|operator| operator.subtasks.values()).flat_map(|subtask| &subtask.chain);

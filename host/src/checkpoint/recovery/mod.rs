@@ -224,22 +224,19 @@ fn replaced_while_running(error: StartError) -> StartError {
 
 /// Refuses, or finds the job finished, before anything is fenced.
 ///
-/// Another run of the job may be at work meanwhile, so that marker and log do not fit each other: the marker is read first, because what it names
-/// is in the log before, and a marker that has moved by the end refuses nothing. Once that run is fenced, the decision is made again.
+/// Another run of the job may be at work meanwhile, and a broker may show a commit only some time after it was decided. The marker is therefore read
+/// first, because what it names is in the log before, and a marker that lags behind the log refuses nothing: fencing waits until what was decided is
+/// visible, and then the decision is made again.
 async fn preflight(request: &StartRequest<'_>, log: &JobLog) -> Result<Option<Started>, StartError> {
     let marker = request.marker().await?;
     let newest_generation = log.newest_generation().await?;
     let view = log.read().await?;
     match own_log::decide_now(request, log, &view, newest_generation, &marker) {
-        Decision::Refuse(refusal) => match request.marker().await? {
-            MarkerView::Found(now)
-                if MarkerView::Found(now.clone()) != marker && now.job == *log.job() && now.storage == log.storage_id() =>
-            {
-                tracing::info!(%refusal, "another run of the job is at work: what counts is decided once it is fenced");
-                Ok(None)
-            }
-            _ => Err(StartError::Refused(refusal)),
-        },
+        Decision::Refuse(refusal) if request.last_resource.is_some() && refusal.may_be_a_late_marker() => {
+            tracing::info!(%refusal, "the marker lags behind the log: what counts is decided once all transactions are complete");
+            Ok(None)
+        }
+        Decision::Refuse(refusal) => Err(StartError::Refused(refusal)),
         Decision::Finished(last) => Ok(Some(Started::Finished { job: last.job.clone(), slot: last.slot })),
         Decision::NewJob | Decision::Restore(_) => Ok(None),
     }

@@ -207,13 +207,7 @@ async fn start_manifest(
 fn name_producers(snapshot: &mut JobSnapshot, request: &StartRequest<'_>) {
     match request.last_resource {
         None => snapshot.transactional_ids.clear(),
-        Some(last_resource) => {
-            for id in last_resource.ids() {
-                if !snapshot.transactional_ids.contains(&id) {
-                    snapshot.transactional_ids.push(id);
-                }
-            }
-        }
+        Some(last_resource) => snapshot.add_transactional_ids(&last_resource.ids()),
     }
 }
 
@@ -221,11 +215,7 @@ fn name_producers(snapshot: &mut JobSnapshot, request: &StartRequest<'_>) {
 fn inherit(snapshot: &mut JobSnapshot, inheritance: &Inheritance) {
     if let Some(replaced) = &inheritance.replaced {
         snapshot.prepared.clone_from(&replaced.snapshot.prepared);
-        for id in &replaced.snapshot.transactional_ids {
-            if !snapshot.transactional_ids.contains(id) {
-                snapshot.transactional_ids.push(id.clone());
-            }
-        }
+        snapshot.add_transactional_ids(&replaced.snapshot.transactional_ids);
     }
     snapshot.replaces = Some(Replaced {
         closed: inheritance.replaced.as_ref().map(|manifest| manifest.point()),

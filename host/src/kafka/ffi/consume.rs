@@ -2,7 +2,10 @@
 
 use super::{bytes, milliseconds, text};
 use crate::kafka::Consumer;
-use rdkafka::bindings::{self, rd_kafka_message_t, rd_kafka_queue_t, rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR};
+use rdkafka::bindings::{
+    self, rd_kafka_message_t, rd_kafka_queue_t,
+    rd_kafka_resp_err_t::{RD_KAFKA_RESP_ERR__NOENT, RD_KAFKA_RESP_ERR_NO_ERROR},
+};
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::RDKafkaErrorCode;
 use std::ffi::CStr;
@@ -157,15 +160,20 @@ impl<'a> Message<'a> {
         unsafe { bindings::rd_kafka_message_timestamp(self.message.as_ptr(), ptr::null_mut()) }
     }
 
-    /// Calls `each` with the name and the value of every header, in order; names may repeat, and null is not empty. Without headers it costs
-    /// next to nothing; with some, librdkafka takes them apart into memory of its own.
-    pub(crate) fn headers(&self, mut each: impl FnMut(&str, Option<&'a [u8]>)) {
+    /// Calls `each` with the name and the value of every header, in order; names may repeat, and null is not empty. librdkafka takes them apart
+    /// with memory of its own, a little of it also for a message that has none.
+    ///
+    /// # Errors
+    /// Headers that cannot be taken apart.
+    pub(crate) fn headers(&self, mut each: impl FnMut(&str, Option<&'a [u8]>)) -> Result<(), RDKafkaErrorCode> {
         let mut headers = ptr::null_mut();
         // SAFETY: the message is alive, and so are its headers, which it keeps. For each index below their number the name is NUL-terminated and the
         // value null or as many bytes, all alive as long as the message.
         unsafe {
-            if bindings::rd_kafka_message_headers(self.message.as_ptr(), &raw mut headers) != RD_KAFKA_RESP_ERR_NO_ERROR {
-                return;
+            match bindings::rd_kafka_message_headers(self.message.as_ptr(), &raw mut headers) {
+                RD_KAFKA_RESP_ERR_NO_ERROR => {}
+                RD_KAFKA_RESP_ERR__NOENT => return Ok(()),
+                code => return Err(code.into()),
             }
             let (mut name, mut value, mut length) = (ptr::null(), ptr::null(), 0);
             let mut index = 0;
@@ -176,5 +184,6 @@ impl<'a> Message<'a> {
                 index += 1;
             }
         }
+        Ok(())
     }
 }

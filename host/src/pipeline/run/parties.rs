@@ -2,10 +2,10 @@
 
 use super::status::StatusWriter;
 use crate::Error;
-use crate::checkpoint::participants::{Leftovers, Participants, StartHooks};
+use crate::checkpoint::participants::{LastResource, Leftovers, Participants, StartHooks};
 use crate::checkpoint::protocol::{Manifest, OutputGuarantee, PlanPart, PlanRevision, PreparedWork, SourceState, SplitState};
 use crate::pipeline::plan::{NodeKind, Plan, SinkNode};
-use crate::sink::TwoPhaseSink;
+use crate::sink::{Transactions, TwoPhaseSink};
 use crate::source::Source;
 use async_trait::async_trait;
 use serde_json::Value;
@@ -20,11 +20,28 @@ pub(super) struct PlanParties {
     status: Arc<StatusWriter>,
     /// Whether state that no operator of the plan claims may be left behind.
     ignore_unclaimed_state: bool,
+    /// What the sinks write through whose transactions hold the decision, if there are such.
+    transactions: Option<Arc<dyn Transactions>>,
 }
 
 impl PlanParties {
-    pub(super) fn new(plan: Arc<Plan>, status: Arc<StatusWriter>, ignore_unclaimed_state: bool) -> Self {
-        Self { plan, status, ignore_unclaimed_state }
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        status: Arc<StatusWriter>,
+        ignore_unclaimed_state: bool,
+        transactions: Option<Arc<dyn Transactions>>,
+    ) -> Self {
+        Self { plan, status, ignore_unclaimed_state, transactions }
+    }
+
+    /// The transactions that hold the decision, if the plan has sinks that write inside of such.
+    pub(super) fn transactions(&self) -> Option<&Arc<dyn Transactions>> {
+        self.transactions.as_ref()
+    }
+
+    /// The same, as the checkpoint protocol sees them.
+    pub(super) fn last_resource(&self) -> Option<&dyn LastResource> {
+        self.transactions.as_deref().map(|transactions| transactions as &dyn LastResource)
     }
 
     /// The strongest guarantee that a sink of the plan gives.

@@ -10,7 +10,7 @@ use super::task::Task;
 use super::upload::{Event, StateFolder, Uploader};
 use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
-use crate::checkpoint::participants::{Environment, LastResource, LastResourceError, StartHooks, System};
+use crate::checkpoint::participants::{Environment, LastResourceError, StartHooks, System};
 use crate::checkpoint::protocol::fork::StartFrom;
 use crate::checkpoint::protocol::{JobName, JobSnapshot, Manifest};
 use crate::checkpoint::recovery::{FilesAt, Recovered, StartError, StartOptions, StartRequest, Started, Starter};
@@ -103,7 +103,6 @@ impl Supervisor {
     }
 
     async fn supervise(&self, control: &mut mpsc::Receiver<JobCommand>) -> JobEnd {
-        let parties = PlanParties::new(Arc::clone(&self.plan), Arc::clone(&self.status), self.choice.ignore_unclaimed_state);
         let mut restarts = Restarts::new(self.plan.settings.restart);
         let (mut restarted, mut isolation_steps) = (0, 0);
         let mut starter = Starter::new(&System);
@@ -111,9 +110,10 @@ impl Supervisor {
             Ok(transactions) => transactions,
             Err(error) => return JobEnd::Failed(error),
         };
+        let parties = PlanParties::new(Arc::clone(&self.plan), Arc::clone(&self.status), self.choice.ignore_unclaimed_state, transactions);
         loop {
-            let attempt = self.start_and_run(&parties, transactions.as_ref(), &mut starter, restarted, control).await;
-            if let Some(transactions) = &transactions {
+            let attempt = self.start_and_run(&parties, &mut starter, restarted, control).await;
+            if let Some(transactions) = parties.transactions() {
                 transactions.end().await;
             }
             let failure = match attempt {
@@ -161,13 +161,12 @@ impl Supervisor {
     async fn start_and_run(
         &self,
         parties: &PlanParties,
-        transactions: Option<&Arc<dyn Transactions>>,
         starter: &mut Starter,
         restarted: u64,
         control: &mut mpsc::Receiver<JobCommand>,
     ) -> Result<JobEnd, Error> {
-        match self.begin_unless_ended(parties, transactions, starter, control).await? {
-            Ok(beginning) => self.run_once(beginning, parties, transactions, restarted, control).await,
+        match self.begin_unless_ended(parties, starter, control).await? {
+            Ok(beginning) => self.run_once(beginning, parties, restarted, control).await,
             Err(end) => Ok(end),
         }
     }
@@ -177,24 +176,18 @@ impl Supervisor {
     async fn begin_unless_ended(
         &self,
         parties: &PlanParties,
-        transactions: Option<&Arc<dyn Transactions>>,
         starter: &mut Starter,
         control: &mut mpsc::Receiver<JobCommand>,
     ) -> Result<Result<Beginning, JobEnd>, Error> {
         tokio::select! {
             biased;
-            begun = self.begin(parties, transactions, starter) => begun,
+            begun = self.begin(parties, starter) => begun,
             end = ended_by_command(control, "the job is starting") => Ok(Err(end)),
         }
     }
 
     /// Finds out where the job stands. The inner error is an end, the outer one a failure that may be tried again.
-    async fn begin(
-        &self,
-        parties: &PlanParties,
-        transactions: Option<&Arc<dyn Transactions>>,
-        starter: &mut Starter,
-    ) -> Result<Result<Beginning, JobEnd>, Error> {
+    async fn begin(&self, parties: &PlanParties, starter: &mut Starter) -> Result<Result<Beginning, JobEnd>, Error> {
         for (node, sink) in self.plan.sinks() {
             sink.sink.verify().await.map_err(|error| error.within(format!("sink {}", node.uid)))?;
         }
@@ -212,7 +205,7 @@ impl Supervisor {
             guarantee: parties.guarantee(),
             hooks: parties,
             participants: parties,
-            last_resource: transactions.map(|transactions| &**transactions as &dyn LastResource),
+            last_resource: parties.last_resource(),
         };
         match starter.start(&request).await {
             Ok(Started::Running(recovered)) => Ok(Ok(self.recovered(*recovered))),
@@ -249,12 +242,11 @@ impl Supervisor {
         &self,
         mut beginning: Beginning,
         parties: &PlanParties,
-        transactions: Option<&Arc<dyn Transactions>>,
         restarted: u64,
         control: &mut mpsc::Receiver<JobCommand>,
     ) -> Result<JobEnd, Error> {
         self.resolve_new_sources(&mut beginning).await?;
-        if let (Some(transactions), Some(run)) = (transactions, &beginning.run) {
+        if let (Some(transactions), Some(run)) = (parties.transactions(), &beginning.run) {
             let writers = self.plan.sinks().filter(|(_, sink)| sink.writes_transactions());
             let writers = writers.map(|(node, _)| usize::from(node.parallelism)).sum();
             let identity = RunIdentity { job: run.job().clone(), storage: run.log().storage_id(), generation: run.generation() };
@@ -262,9 +254,9 @@ impl Supervisor {
         }
         let split_table = SplitTable::default();
         let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.metrics, &split_table, &self.dropped)?;
-        let context = self.context(&beginning, restarted, split_table, transactions);
+        let context = self.context(&beginning, restarted, split_table, parties);
         let stop_was_asked = beginning.restored.as_ref().is_some_and(|restored| restored.snapshot.pending_stop.is_some());
-        let mut coordinator = self.coordinator(&mut beginning, parties, transactions, tasks, &context, control);
+        let mut coordinator = self.coordinator(&mut beginning, parties, tasks, &context, control);
         if stop_was_asked {
             tracing::info!("a stop was asked for before the job ended: it is finished now");
             coordinator.progress.stop();
@@ -296,15 +288,9 @@ impl Supervisor {
         Ok(())
     }
 
-    fn context(
-        &self,
-        beginning: &Beginning,
-        restarts: u64,
-        split_table: SplitTable,
-        transactions: Option<&Arc<dyn Transactions>>,
-    ) -> RunContext {
+    fn context(&self, beginning: &Beginning, restarts: u64, split_table: SplitTable, parties: &PlanParties) -> RunContext {
         RunContext {
-            transactions: transactions.cloned(),
+            transactions: parties.transactions().cloned(),
             job: beginning.run.as_ref().map_or_else(|| self.plan.name.clone(), |run| run.job().to_string()),
             // Without checkpoints there are no generations: names of files are kept apart by the time of the start.
             generation: beginning.run.as_ref().map_or_else(|| System.now_millis(), |run| run.generation().0),
@@ -321,7 +307,6 @@ impl Supervisor {
         &'a self,
         beginning: &mut Beginning,
         parties: &'a PlanParties,
-        transactions: Option<&'a Arc<dyn Transactions>>,
         tasks: Vec<TaskPlan>,
         context: &RunContext,
         control: &'a mut mpsc::Receiver<JobCommand>,
@@ -343,11 +328,8 @@ impl Supervisor {
         Coordinator {
             settings: self.plan.settings.checkpointing.clone(),
             run: beginning.run.take(),
-            parties: Parties {
-                participants: parties,
-                last_resource: transactions.map(|transactions| &**transactions as &dyn LastResource),
-            },
-            transactions: transactions.map(|transactions| &**transactions),
+            parties: Parties { participants: parties, last_resource: parties.last_resource() },
+            transactions: parties.transactions().map(|transactions| &**transactions),
             tasks: handles,
             running,
             events,

@@ -281,7 +281,11 @@ impl Thread {
                         if !self.limits.has_room(&chunk.batch, bytes) {
                             return Ok(());
                         }
-                        append(&mut chunk.batch, message, split.number);
+                        append(&mut chunk.batch, message, split.number).map_err(|code| {
+                            let TopicPartition { topic, partition } = &split.partition;
+                            let doing = format!("reading the headers of topic {topic}, partition {partition}, offset {offset}");
+                            error::of_code(self.consumer.context(), doing, code, None)
+                        })?;
                         split.advance(offset + 1);
                     }
                 }
@@ -433,12 +437,13 @@ fn gone(split: &Reading) -> Error {
     Error::user(format!("{message}: take it out of the job, or start the job afresh when there is a new one"))
 }
 
-fn append(batch: &mut Batch, message: Message<'_>, split: u32) {
+fn append(batch: &mut Batch, message: Message<'_>, split: u32) -> Result<(), Code> {
     let row = batch.len();
-    message.headers(|name, value| batch.headers_mut().push(row, Header { name, value }));
+    message.headers(|name, value| batch.headers_mut().push(row, Header { name, value }))?;
     // Offsets of records are not below 0.
     let origin = Origin { split, position: message.offset().unsigned_abs() };
     batch.push(Row { key: message.key(), value: message.value(), timestamp: message.timestamp(), origin });
+    Ok(())
 }
 
 fn list<'a>(partitions: impl IntoIterator<Item = (&'a TopicPartition, Offset)>) -> Result<TopicPartitionList, Error> {
