@@ -4,15 +4,17 @@ use crate::check::{self, Verdict};
 use crate::job::{Job, NARROW, Shape};
 use crate::output::Isolation;
 use crate::points::FORK_POINT;
+use crate::topics::wait_for;
 use std::process::Command;
 use waterwheel::checkpoint::failpoints::CRASH_POINTS;
 
 const ALLOWED: &str = "--allow-duplicate-output";
 
-/// A job that was killed in the middle, with output and some checkpoints.
+/// A job that was killed in the middle, with output and so many checkpoints that after the oldest one output was committed.
 fn killed_job() -> Job<'static> {
     let job = Job::new(Shape { records: 3_000, ..NARROW });
     let process = job.run_until(600);
+    wait_for("there were three checkpoints", || job.slots(&job.name).len() >= 3);
     assert!(job.kill(process), "it was to be killed in the middle");
     job
 }

@@ -44,7 +44,7 @@ pub(super) async fn run(arguments: &Arguments, options: &ClientOptions) -> Outco
     let wanted = committed.iter().filter(|(_, offset)| offset.is_some() || !arguments.topics.is_empty());
     let ends = cluster.ranges(wanted.map(|(partition, _)| partition.clone()).collect()).await?;
     if ends.is_empty() {
-        let servers = cluster.context().servers();
+        let servers = cluster.servers();
         return Err(Error::user(format!("group {} has committed no offsets on {servers}, or they have expired", arguments.group)));
     }
     let place = |(partition, range): (TopicPartition, crate::kafka::cluster::Range)| {

@@ -91,7 +91,7 @@ async fn delete(cluster: &Cluster, names: &[String], if_exists: bool) -> Outcome
         } else if !if_exists {
             // What was done is said although the command fails.
             eprint!("{text}");
-            return Err(Error::user(format!("there is no topic {name} on {}", cluster.context().servers())));
+            return Err(Error::user(format!("there is no topic {name} on {}", cluster.servers())));
         }
     }
     Ok(text)

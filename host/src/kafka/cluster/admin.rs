@@ -1,6 +1,6 @@
 //! What needs the administrator's interface: configurations of topics and brokers, and making topics.
 
-use super::{Cluster, DEADLINE, error, retry};
+use super::{Client, Cluster, DEADLINE, error, retry};
 use crate::Error;
 use crate::kafka::{Context, ffi};
 use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier, TopicReplication};
@@ -38,7 +38,7 @@ impl Cluster {
     /// The topic is not there or its configuration may not be read (DescribeConfigs), or nobody answers.
     pub(crate) async fn topic_config(&self, topic: &str) -> Result<BTreeMap<String, String>, Error> {
         let topic = topic.to_owned();
-        self.ask(move |cluster| cluster.config(&format!("reading the configuration of topic {topic}"), &ResourceSpecifier::Topic(&topic)))
+        self.ask(move |client| client.config(&format!("reading the configuration of topic {topic}"), &ResourceSpecifier::Topic(&topic)))
             .await
     }
 
@@ -48,9 +48,9 @@ impl Cluster {
     /// The topic is not there or may not be described, or nobody answers.
     pub(crate) async fn may_write(&self, topic: &str) -> Result<bool, Error> {
         let topic = topic.to_owned();
-        self.ask(move |cluster| {
+        self.ask(move |client| {
             let doing = format!("reading the rights on topic {topic}");
-            cluster.retry(&doing, |timeout| ffi::may_write(cluster.0.consumer.client(), &topic, timeout))
+            client.retry(&doing, |timeout| ffi::may_write(client.consumer.client(), &topic, timeout))
         })
         .await
     }
@@ -60,12 +60,12 @@ impl Cluster {
     /// # Errors
     /// It may not be read (DescribeConfigs on the cluster), or nobody answers.
     pub(crate) async fn broker_config(&self) -> Result<BTreeMap<String, String>, Error> {
-        self.ask(|cluster| {
+        self.ask(|client| {
             let doing = "reading the configuration of a broker";
-            let metadata = cluster.retry(doing, |timeout| cluster.0.consumer.fetch_metadata(None, timeout))?;
+            let metadata = client.retry(doing, |timeout| client.consumer.fetch_metadata(None, timeout))?;
             let broker = metadata.brokers().first().map(rdkafka::metadata::MetadataBroker::id);
             let broker = broker.ok_or_else(|| Error::external(format!("{doing}: the cluster names no broker")))?;
-            cluster.config(doing, &ResourceSpecifier::Broker(broker))
+            client.config(doing, &ResourceSpecifier::Broker(broker))
         })
         .await
     }
@@ -75,7 +75,7 @@ impl Cluster {
     /// # Errors
     /// It may not be made, its configuration is refused, or nobody answers.
     pub(crate) async fn create_topic(&self, topic: NewTopic) -> Result<Created, Error> {
-        self.ask(move |cluster| cluster.create(&topic)).await
+        self.ask(move |client| client.create(&topic)).await
     }
 
     /// Deletes a topic with all that is in it, and waits until it is gone. Returns whether there was one.
@@ -84,9 +84,11 @@ impl Cluster {
     /// It may not be deleted, or nobody answers.
     pub(crate) async fn delete_topic(&self, name: &str) -> Result<bool, Error> {
         let name = name.to_owned();
-        self.ask(move |cluster| cluster.delete(&name)).await
+        self.ask(move |client| client.delete(&name)).await
     }
+}
 
+impl Client {
     fn delete(&self, name: &str) -> Result<bool, Error> {
         let doing = format!("deleting topic {name}");
         let admin = self.admin(&doing)?;
@@ -128,7 +130,7 @@ impl Cluster {
 
     /// A client for one question: it has threads and connections of its own, which nobody needs afterwards.
     fn admin(&self, doing: &str) -> Result<AdminClient<Context>, Error> {
-        let options = &self.0.options;
+        let options = &self.options;
         let admin: KafkaResult<AdminClient<Context>> = options.config().create_with_context(options.context());
         let admin = admin.map_err(|error| error::of(self.context(), doing, &error))?;
         options.set_token(admin.inner())?;

@@ -9,7 +9,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 mod admin;
@@ -25,19 +25,28 @@ const FIRST_ATTEMPT: Duration = Duration::from_secs(1);
 /// Pause before something that is being elected is asked for again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A client that only asks. Cheap to clone; all clones are one. Nothing is connected before the first question.
+/// A cluster to be asked. Cheap to clone; all clones are one. Nothing is connected before the first question.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster(Arc<Inner>);
 
+#[derive(Debug)]
 struct Inner {
+    options: ClientOptions,
+    /// The client of the next question. One that got no answer is replaced: it may have lost sight of all brokers for good, as librdkafka 2.12 does
+    /// when one that has just started says that there are none.
+    client: Mutex<Option<Arc<Client>>>,
+}
+
+/// A client that only asks.
+struct Client {
     options: ClientOptions,
     consumer: Arc<Consumer>,
     _service: Service,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Client").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -71,18 +80,13 @@ impl Cluster {
         // Without a group the client joins and commits nothing.
         options.take("group.id");
         options.set_default("socket.timeout.ms", DEADLINE.as_millis().to_string());
-        let context = options.context();
-        let consumer: KafkaResult<Consumer> = options.config().create_with_context(context);
-        let consumer = consumer.map_err(|error| error::of(&options.context(), "making a Kafka client", &error))?;
-        let consumer = Arc::new(consumer);
-        let service = Service::start(options.uid(), Arc::clone(&consumer))
-            .map_err(|error| Error::external("the system gives no thread for a Kafka client").caused_by(error))?;
-        Ok(Self(Arc::new(Inner { options, consumer, _service: service })))
+        let client = Mutex::new(Some(Arc::new(Client::new(&options)?)));
+        Ok(Self(Arc::new(Inner { options, client })))
     }
 
-    /// What the brokers said.
-    pub(crate) fn context(&self) -> &Context {
-        self.0.consumer.context()
+    /// The addresses that were given.
+    pub(crate) fn servers(&self) -> &str {
+        self.0.options.servers()
     }
 
     /// The topics of these names.
@@ -90,7 +94,7 @@ impl Cluster {
     /// # Errors
     /// One that does not exist or may not be described, by its name; nobody answers.
     pub(crate) async fn topics(&self, names: Vec<String>) -> Result<Vec<Topic>, Error> {
-        self.ask(move |cluster| names.iter().map(|name| cluster.topic(name)).collect()).await
+        self.ask(move |client| names.iter().map(|name| client.topic(name)).collect()).await
     }
 
     /// A topic, or none where it does not exist.
@@ -99,8 +103,8 @@ impl Cluster {
     /// It may not be described, or nobody answers.
     pub(crate) async fn find_topic(&self, name: &str) -> Result<Option<Topic>, Error> {
         let name = name.to_owned();
-        self.ask(move |cluster| {
-            let found = cluster.metadata(&name, &[RDKafkaErrorCode::UnknownTopicOrPartition, RDKafkaErrorCode::UnknownTopic])?;
+        self.ask(move |client| {
+            let found = client.metadata(&name, &[RDKafkaErrorCode::UnknownTopicOrPartition, RDKafkaErrorCode::UnknownTopic])?;
             Ok(found.into_iter().next())
         })
         .await
@@ -111,8 +115,8 @@ impl Cluster {
     /// # Errors
     /// Nobody answers.
     pub(crate) async fn all_topics(&self) -> Result<Vec<Topic>, Error> {
-        self.ask(|cluster| {
-            let metadata = cluster.retry("listing the topics", |timeout| cluster.0.consumer.fetch_metadata(None, timeout))?;
+        self.ask(|client| {
+            let metadata = client.retry("listing the topics", |timeout| client.consumer.fetch_metadata(None, timeout))?;
             let own = metadata.topics().iter().filter(|topic| topic.error().is_none() && !topic.name().starts_with("__"));
             let mut topics: Vec<Topic> = own.map(described).collect();
             topics.sort_by(|left, right| left.name.cmp(&right.name));
@@ -126,8 +130,8 @@ impl Cluster {
     /// # Errors
     /// Nobody answers.
     pub(crate) async fn brokers(&self) -> Result<Vec<String>, Error> {
-        self.ask(|cluster| {
-            let metadata = cluster.retry("listing the brokers", |timeout| cluster.0.consumer.fetch_metadata(None, timeout))?;
+        self.ask(|client| {
+            let metadata = client.retry("listing the brokers", |timeout| client.consumer.fetch_metadata(None, timeout))?;
             Ok(metadata.brokers().iter().map(|broker| format!("{}:{}", broker.host(), broker.port())).collect())
         })
         .await
@@ -138,9 +142,9 @@ impl Cluster {
     /// # Errors
     /// A partition that is not there or may not be read, or nobody answers.
     pub(crate) async fn ranges(&self, partitions: Vec<TopicPartition>) -> Result<BTreeMap<TopicPartition, Range>, Error> {
-        self.ask(move |cluster| {
-            let starts = cluster.offsets("reading the first offsets", &partitions, Offset::Beginning)?;
-            let ends = cluster.offsets("reading the end offsets", &partitions, Offset::End)?;
+        self.ask(move |client| {
+            let starts = client.offsets("reading the first offsets", &partitions, Offset::Beginning)?;
+            let ends = client.offsets("reading the end offsets", &partitions, Offset::End)?;
             let range = |(partition, start): (TopicPartition, Option<i64>)| {
                 let end = ends.get(&partition).copied().flatten();
                 let unknown = || Error::external(format!("the offsets of partition {partition} are not known yet"));
@@ -162,7 +166,7 @@ impl Cluster {
         milliseconds: i64,
     ) -> Result<BTreeMap<TopicPartition, Option<i64>>, Error> {
         // Offsets below 0 are words to librdkafka, and there are no such timestamps.
-        self.ask(move |cluster| cluster.offsets("finding offsets by time", &partitions, Offset::Offset(milliseconds.max(0)))).await
+        self.ask(move |client| client.offsets("finding offsets by time", &partitions, Offset::Offset(milliseconds.max(0)))).await
     }
 
     /// For each partition the offset that a group has committed; none where it has none.
@@ -175,7 +179,49 @@ impl Cluster {
         partitions: Vec<TopicPartition>,
     ) -> Result<BTreeMap<TopicPartition, Option<i64>>, Error> {
         let group = group.to_owned();
-        self.ask(move |cluster| cluster.committed_now(&group, &partitions)).await
+        self.ask(move |client| client.committed_now(&group, &partitions)).await
+    }
+
+    /// Runs a question on a thread that may wait.
+    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Client) -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+        let cluster = self.clone();
+        let asked = tokio::task::spawn_blocking(move || {
+            let client = cluster.client()?;
+            let answer = question(&client);
+            if answer.as_ref().is_err_and(Error::retry_helps) {
+                cluster.replace(&client);
+            }
+            answer
+        });
+        asked.await.map_err(|error| Error::internal("a question to Kafka broke off").caused_by(error))?
+    }
+
+    fn client(&self) -> Result<Arc<Client>, Error> {
+        let mut client = self.0.client.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*client {
+            Some(client) => Ok(Arc::clone(client)),
+            None => Ok(Arc::clone(client.insert(Arc::new(Client::new(&self.0.options)?)))),
+        }
+    }
+
+    /// The next question goes to another client than this one.
+    fn replace(&self, client: &Arc<Client>) {
+        self.0.client.lock().unwrap_or_else(PoisonError::into_inner).take_if(|current| Arc::ptr_eq(current, client));
+    }
+}
+
+impl Client {
+    fn new(options: &ClientOptions) -> Result<Self, Error> {
+        let consumer: KafkaResult<Consumer> = options.config().create_with_context(options.context());
+        let consumer = Arc::new(consumer.map_err(|error| error::of(&options.context(), "making a Kafka client", &error))?);
+        let service = Service::start(options.uid(), Arc::clone(&consumer))
+            .map_err(|error| Error::external("the system gives no thread for a Kafka client").caused_by(error))?;
+        Ok(Self { options: options.clone(), consumer, _service: service })
+    }
+
+    /// What the brokers said.
+    fn context(&self) -> &Context {
+        self.consumer.context()
     }
 
     fn committed_now(&self, group: &str, partitions: &[TopicPartition]) -> Result<BTreeMap<TopicPartition, Option<i64>>, Error> {
@@ -183,7 +229,7 @@ impl Cluster {
             return Ok(BTreeMap::new());
         }
         let doing = format!("reading the committed offsets of group {group}");
-        let mut options = self.0.options.clone();
+        let mut options = self.options.clone();
         options.set("group.id", group).set("enable.auto.commit", "false");
         let consumer: KafkaResult<Consumer> = options.config().create_with_context(options.context());
         let consumer = Arc::new(consumer.map_err(|error| error::of(self.context(), &doing, &error))?);
@@ -209,7 +255,7 @@ impl Cluster {
     fn metadata(&self, name: &str, absent: &[RDKafkaErrorCode]) -> Result<Option<Topic>, Error> {
         let doing = format!("topic {name}");
         let metadata = self.retry(&doing, |timeout| {
-            let metadata = self.0.consumer.fetch_metadata(Some(name), timeout)?;
+            let metadata = self.consumer.fetch_metadata(Some(name), timeout)?;
             match metadata.topics().first().and_then(|topic| topic.error()) {
                 Some(code) if !absent.contains(&code.into()) => Err(KafkaError::MetadataFetch(code.into())),
                 _ => Ok(metadata),
@@ -225,7 +271,7 @@ impl Cluster {
         }
         let wanted = list(partitions, at)?;
         let found = retry_also(self.context(), doing, is_settling, |timeout| {
-            let found = self.0.consumer.offsets_for_times(wanted.clone(), timeout)?;
+            let found = self.consumer.offsets_for_times(wanted.clone(), timeout)?;
             let again = |code| is_passing(code) || is_settling(code);
             match found.elements().iter().find_map(|element| element.error().err()) {
                 Some(error) if error.rdkafka_error_code().is_some_and(again) => Err(error),
@@ -243,13 +289,6 @@ impl Cluster {
 
     fn retry<T>(&self, doing: &str, call: impl FnMut(Duration) -> KafkaResult<T>) -> Result<T, Error> {
         retry(self.context(), doing, call)
-    }
-
-    /// Runs a question on a thread that may wait.
-    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Self) -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
-        let cluster = self.clone();
-        let asked = tokio::task::spawn_blocking(move || question(&cluster)).await;
-        asked.map_err(|error| Error::internal("a question to Kafka broke off").caused_by(error))?
     }
 }
 

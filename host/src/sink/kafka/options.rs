@@ -25,6 +25,9 @@ const LEAST_DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a request to a broker may take. Without it, transactional clients would wait as long as a transaction.
 const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a record of a sink with a guarantee may be on its way.
+const DELIVERY_TIME: Duration = Duration::from_secs(30);
+
 /// How long the client waits before it sends a request again. A commit that is answered sooner was sent once: see [`Settings::answered_once`].
 const RETRY_BACKOFF: Duration = Duration::from_millis(250);
 
@@ -266,6 +269,9 @@ impl Settings {
         client.set("batch.size", self.batch_size(limit).to_string());
         client.take(TRANSACTION_TIMEOUT);
         client.set("enable.idempotence", (self.guarantee != Guarantee::None).to_string());
+        if self.guarantee != Guarantee::None {
+            deliver_within(&mut client, DELIVERY_TIME);
+        }
         client
     }
 
@@ -276,7 +282,15 @@ impl Settings {
         client.set("enable.idempotence", "true");
         client.set("transactional.id", id);
         client.set(TRANSACTION_TIMEOUT, timeout.as_millis().to_string());
+        deliver_within(&mut client, DELIVERY_TIME.min(timeout));
         client
+    }
+}
+
+/// Gives records that are not delivered up after a time, unless a person has said when: the job recovers, with a new client.
+fn deliver_within(client: &mut ClientOptions, time: Duration) {
+    if client.get("delivery.timeout.ms").is_none() {
+        client.set_default("message.timeout.ms", time.as_millis().to_string());
     }
 }
 
@@ -401,9 +415,13 @@ mod tests {
             ("linger.ms", "50"),
             ("batch.size", "5000"),
             ("compression.type", "lz4"),
+            ("message.timeout.ms", "30000"),
         ] {
             assert_eq!(client.get(name), Some(value), "{name}");
         }
+        // Not longer than the transaction: the client would refuse that.
+        let client = settings.transactional_producer("p-0", Duration::from_secs(20), 5000);
+        assert_eq!(client.get("message.timeout.ms"), Some("20000"));
         let settings = parse(&json!({"bootstrap-servers": "a:1", "topic": "out"}), Guarantee::None).unwrap();
         assert_eq!(settings.producer(usize::MAX).get("enable.idempotence"), Some("false"));
     }

@@ -51,7 +51,7 @@ async fn topics(settings: &Settings, cluster: &Cluster) -> Result<Vec<Topic>, Er
             let mut topics = cluster.all_topics().await?;
             topics.retain(|topic| pattern.is_match(&topic.name));
             if topics.is_empty() && settings.discovery_interval.is_none() {
-                let servers = cluster.context().servers();
+                let servers = cluster.servers();
                 return Err(Error::user(format!(
                     "no topic of {servers} fits topic-pattern {}: correct it, or create the topic",
                     settings.topics

@@ -214,8 +214,8 @@ async fn a_job_waits_for_its_broker_and_goes_on() {
     let last = status.exceptions.front().map(|failure| failure.message.clone()).unwrap_or_default();
     assert!(last.contains(broker.bootstrap()) || last.contains("out"), "{last}");
     broker.command("restart");
-    let end = tokio::time::timeout(PATIENCE, handle.wait()).await.unwrap();
-    assert!(matches!(end, JobEnd::Finished), "{end:?}");
+    let status = until(&mut control, "the end", |status| status.state.is_terminal()).await;
+    assert_eq!(status.state, JobState::Finished, "{status:?}");
     expect_each_once(&broker, "out", &lab.numbers);
 }
 

@@ -99,7 +99,11 @@ impl Markers {
         loop {
             match self.cluster.ranges(vec![partition.clone()]).await {
                 Ok(_) => return Ok(()),
-                Err(error) if Instant::now() >= deadline => return Err(error.within("the topic was made and is not there")),
+                Err(error) if Instant::now() >= deadline => {
+                    return Err(
+                        Error::external(format!("topic {} was made, and the brokers do not show it yet", self.topic)).caused_by(error)
+                    );
+                }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
@@ -207,7 +211,7 @@ impl Markers {
         options.set("enable.auto.commit", "false").set("enable.partition.eof", "true").set("auto.offset.reset", "error");
         options.set("fetch.wait.max.ms", END_WAIT.as_millis().to_string());
         let consumer: KafkaResult<Consumer> = options.config().create_with_context(options.context());
-        consumer.map_err(|error| from_error(error::of(self.cluster.context(), "making a Kafka client", &error)))
+        consumer.map_err(|error| from_error(error::of(&self.options.context(), "making a Kafka client", &error)))
     }
 
     /// The last marker of a part that reaches to the last stable offset.

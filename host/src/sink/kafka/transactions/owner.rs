@@ -19,10 +19,13 @@ use tokio::sync::oneshot;
 
 /// How long one call may take before it is called again: it is looked in between whether anybody still waits.
 const CALL: Duration = Duration::from_secs(5);
+/// How long the first call that takes an id over may take; each later one has twice as long. While the broker still aborts what was open, the
+/// client pauses for half a second, unless it is called again.
+const FIRST_CALL: Duration = Duration::from_millis(20);
 /// How long an id is tried to be taken over before the restart strategy has its say.
 const INITIALISATION: Duration = Duration::from_secs(60);
-/// How long a commit waits for an answer before it says that there is none yet.
-const COMMIT: Duration = Duration::from_secs(30);
+/// How long a commit waits for an answer before it says that there is none yet. It is waited for twice.
+const COMMIT: Duration = Duration::from_secs(15);
 /// How long an abort may take. Whoever fences the id next aborts as well.
 const ABORT: Duration = Duration::from_secs(5);
 /// How long records are waited for before it is looked whether that still makes sense.
@@ -123,13 +126,16 @@ impl Owner {
         self.run(move |producer| {
             let doing = format!("taking over the transactional id {id}");
             let deadline = Instant::now() + INITIALISATION;
+            let mut time = FIRST_CALL;
             loop {
                 let called = Instant::now();
-                let Err(error) = producer.client().init_transactions(CALL) else { return Ok(()) };
+                let Err(error) = producer.client().init_transactions(time) else { return Ok(()) };
+                let pause = time.min(PAUSE);
+                time = CALL.min(2 * time);
                 let error = initialisation_error(producer, &doing, &error);
                 let is_over = Instant::now() >= deadline || abandoned.load(Ordering::Acquire) || producer.context().refusal().is_some();
                 match error {
-                    LastResourceError::Unknown(_) if !is_over => thread::sleep(PAUSE.saturating_sub(called.elapsed())),
+                    LastResourceError::Unknown(_) if !is_over => thread::sleep(pause.saturating_sub(called.elapsed())),
                     error => return Err(error),
                 }
             }
@@ -206,7 +212,7 @@ impl Owner {
     /// Commits the transaction that has its marker; `committed` runs on the thread when it is.
     ///
     /// # Errors
-    /// `Unknown` when there is no answer yet: call it again.
+    /// `Unknown` when there is no answer yet: call it again. `Lost` when there is none the second time.
     pub(super) async fn commit(self: &Arc<Self>, committed: impl FnOnce() + Send + 'static) -> Result<(), LastResourceError> {
         let owner = Arc::clone(self);
         self.run(move |producer| {
@@ -217,7 +223,12 @@ impl Owner {
             owner.is_open.store(false, Ordering::Release);
             crash_point("sink-kafka::before-commit");
             let result = producer.client().commit_transaction(COMMIT);
-            result.map_err(|error| loss::of_call(producer, &format!("committing the transaction of {}", owner.id), &error))?;
+            let failed = |error| match loss::of_call(producer, &format!("committing the transaction of {}", owner.id), &error) {
+                // The client may never find a broker again. A recovery finds out with another one what became of the commit.
+                LastResourceError::Unknown(reason) if !is_first => LastResourceError::Lost(reason),
+                other => other,
+            };
+            result.map_err(failed)?;
             crash_point("sink-kafka::after-commit");
             tracing::debug!(id = owner.id, committed = ?began.elapsed(), "a transaction is committed");
             owner.is_unclean.store(!is_first || began.elapsed() >= owner.answered_once, Ordering::Release);
