@@ -193,13 +193,14 @@ impl SimBroker {
             return Err(self.fenced());
         }
         if world.fault(10, |budget| &mut budget.lost) {
-            self.producers.lock().unwrap().unclean[id] = true;
+            let is_first = !std::mem::replace(&mut self.producers.lock().unwrap().unclean[id], true);
             if world.dice.one_in(2) {
                 world.end_transaction(id, epoch, false);
             }
             world.note(|| format!("P{} ends the transaction on id {id}: no answer", self.process));
             world.late.push(Late::EndTransaction { id, epoch });
-            return Err(LastResourceError::Unknown("no answer".to_owned()));
+            let reason = "no answer".to_owned();
+            return Err(if is_first { LastResourceError::Unknown(reason) } else { LastResourceError::Lost(reason) });
         }
         let slowly = world.fault(10, |budget| &mut budget.lost);
         if slowly {

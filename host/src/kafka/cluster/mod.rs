@@ -302,7 +302,7 @@ pub(crate) fn retry<T>(context: &Context, doing: &str, call: impl FnMut(Duration
     retry_also(context, doing, |_| false, call)
 }
 
-/// Like [`retry`], also where the answer is one of these codes.
+/// Like [`retry`], also where the answer is one of these codes; they pass, if not by the deadline.
 fn retry_also<T>(
     context: &Context,
     doing: &str,
@@ -326,7 +326,9 @@ fn retry_also<T>(
         };
         let again = code.is_some_and(|code| is_passing(code) || is_unreachable(code) || also(code));
         if !again || context.refusal().is_some() || Instant::now() + PAUSE >= deadline {
-            return Err(error::of(context, doing, &error));
+            let failed = error::of(context, doing, &error);
+            let is_settling = code.is_some_and(also);
+            return Err(if is_settling { Error::external(format!("{doing}: not yet")).caused_by(failed) } else { failed });
         }
         attempt *= 2;
         std::thread::sleep(PAUSE);
