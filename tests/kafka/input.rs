@@ -3,7 +3,9 @@
 
 use crate::orders::{Order, Orders};
 use crate::output::Follower;
+use crate::process::PATIENCE;
 use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use std::sync::Arc;
@@ -13,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// How many orders may be ahead of the totals that a reader has seen.
 const AHEAD: usize = 600;
+
+/// How long an order may be on its way before another client writes it.
+const DELIVERY: Duration = Duration::from_secs(20);
 
 /// What orders are written, and how fast.
 pub(crate) struct Plan {
@@ -50,14 +55,46 @@ impl Feed {
 }
 
 fn write(plan: &Plan, hurry: &AtomicBool) {
-    let mut config = ClientConfig::new();
-    config.set("bootstrap.servers", &plan.servers).set("enable.idempotence", "true").set("linger.ms", "5");
-    let producer: BaseProducer = config.create().unwrap();
-    let totals = Follower::new(&plan.servers, &plan.totals, plan.partitions);
     let mut orders: Vec<Order> = plan.orders.by_user().into_iter().flatten().collect();
     orders.sort_unstable_by_key(|order| order.number);
+    loop {
+        let there = ends(plan);
+        if there.iter().sum::<usize>() >= orders.len() {
+            return;
+        }
+        write_missing(plan, &orders, &there, hurry);
+    }
+}
+
+/// How many records each partition has. Each time with a client of its own: one may lose sight of all brokers for good.
+fn ends(plan: &Plan) -> Vec<usize> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let consumer: BaseConsumer = ClientConfig::new().set("bootstrap.servers", &plan.servers).create().unwrap();
+        let end = |partition| consumer.fetch_watermarks(&plan.topic, partition, Duration::from_secs(5)).map(|(_, end)| end);
+        let ends: Result<Vec<i64>, KafkaError> = (0..i32::try_from(plan.partitions).unwrap()).map(end).collect();
+        match ends {
+            Ok(ends) => return ends.into_iter().map(|end| usize::try_from(end).unwrap()).collect(),
+            Err(error) => assert!(Instant::now() < deadline, "the ends of {} are not known: {error}", plan.topic),
+        }
+    }
+}
+
+/// Writes the orders that are not there yet. Some may be missing afterwards, if the broker went away meanwhile.
+fn write_missing(plan: &Plan, orders: &[Order], there: &[usize], hurry: &AtomicBool) {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", &plan.servers).set("enable.idempotence", "true").set("linger.ms", "5");
+    config.set("message.timeout.ms", DELIVERY.as_millis().to_string());
+    let producer: BaseProducer = config.create().unwrap();
+    let totals = Follower::new(&plan.servers, &plan.totals, plan.partitions);
     let mut due = Instant::now();
+    let mut passed = vec![0; plan.partitions];
     for (sent, Order { number, user, amount }) in orders.iter().enumerate() {
+        let partition = usize::try_from(user % plan.partitions as u64).unwrap();
+        passed[partition] += 1;
+        if passed[partition] <= there[partition] {
+            continue;
+        }
         due += Duration::from_micros(1_000_000 / plan.rate);
         while Instant::now() < due && !hurry.load(Ordering::Relaxed) {
             producer.poll(Duration::from_millis(2));
@@ -68,7 +105,7 @@ fn write(plan: &Plan, hurry: &AtomicBool) {
         }
         let (key, value) =
             (format!("user-{user}"), format!(r#"{{"order":{number},"usr":"user-{user}","amount":{amount},"note":"as agreed"}}"#));
-        let partition = i32::try_from(user % plan.partitions as u64).unwrap();
+        let partition = i32::try_from(partition).unwrap();
         let mut record = BaseRecord::to(&plan.topic).partition(partition).key(&key).payload(&value);
         loop {
             match producer.send(record) {
@@ -77,9 +114,11 @@ fn write(plan: &Plan, hurry: &AtomicBool) {
                     record = refused;
                     producer.poll(Duration::from_millis(10));
                 }
+                Err((KafkaError::MessageProduction(RDKafkaErrorCode::Fatal), _)) => return,
                 Err((error, _)) => panic!("an order could not be sent: {error}"),
             }
         }
     }
-    producer.flush(Duration::from_secs(120)).unwrap();
+    // What failed is missing at the end.
+    let _failed = producer.flush(2 * DELIVERY);
 }

@@ -173,6 +173,8 @@ impl<'a> Job<'a> {
     pub(crate) fn run_until(&self, more: usize) -> Process {
         let mut process = self.start();
         self.wait_for_more(&mut process, more);
+        // Output of the run before may have become visible meanwhile. A process that has a generation listens to signals.
+        process.wait_until("it had a generation", |_| self.has_begun());
         process
     }
 
@@ -190,9 +192,7 @@ impl<'a> Job<'a> {
             return;
         }
         let all = usize::try_from(self.shape.records).unwrap();
-        // A process that has a generation listens to signals.
-        let begun = || self.generations_now() > self.generations.get();
-        process.wait_until("all totals were there", |_| self.seen() >= all && begun());
+        process.wait_until("all totals were there", |_| self.seen() >= all && self.has_begun());
         process.signal("TERM");
         process.wait().expect(0, &["was stopped"]);
     }
@@ -229,6 +229,11 @@ impl<'a> Job<'a> {
         killed
     }
 
+    /// Whether the process that was started last has taken a generation.
+    fn has_begun(&self) -> bool {
+        self.generations_now() > self.generations.get()
+    }
+
     fn generations_now(&self) -> usize {
         let folders = |path: PathBuf| std::fs::read_dir(path).into_iter().flatten().map(|entry| entry.unwrap().path());
         folders(self.path("checkpoints")).map(|incarnation| folders(incarnation.join("generations")).count()).sum()
@@ -259,8 +264,7 @@ impl<'a> Job<'a> {
         // Totals may be there twice, so that their number does not tell the end; that none is missing does.
         process.wait_until("all totals were there", |_| {
             std::thread::sleep(std::time::Duration::from_millis(200));
-            self.generations_now() > self.generations.get()
-                && check::totals(&self.read("totals", Isolation::Committed), &self.orders).missing == 0
+            self.has_begun() && check::totals(&self.read("totals", Isolation::Committed), &self.orders).missing == 0
         });
         process.signal("TERM");
         process.wait().expect(0, &["was stopped"]);

@@ -5,7 +5,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::Message;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -29,14 +29,19 @@ impl Isolation {
 }
 
 fn consumer(servers: &str, topic: &str, partitions: usize, isolation: Isolation) -> BaseConsumer {
+    consumer_from(servers, topic, &vec![0; partitions], isolation)
+}
+
+/// A reader of all partitions, each from an offset on.
+fn consumer_from(servers: &str, topic: &str, offsets: &[i64], isolation: Isolation) -> BaseConsumer {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", servers).set("isolation.level", isolation.level()).set("enable.auto.commit", "false");
     // Assigned partitions need no group, but the client asks for a name.
     config.set("group.id", "checks").set("enable.partition.eof", "true").set("fetch.queue.backoff.ms", "2").set("fetch.wait.max.ms", "20");
     let consumer: BaseConsumer = config.create().unwrap();
     let mut all = TopicPartitionList::new();
-    for partition in 0..partitions {
-        all.add_partition_offset(topic, i32::try_from(partition).unwrap(), Offset::Beginning).unwrap();
+    for (partition, offset) in offsets.iter().enumerate() {
+        all.add_partition_offset(topic, i32::try_from(partition).unwrap(), Offset::Offset(*offset)).unwrap();
     }
     consumer.assign(&all).unwrap();
     consumer
@@ -81,31 +86,47 @@ fn text(message: &impl Message) -> String {
 
 /// A `read_committed` reader that is there all the time, and counts.
 pub(crate) struct Follower {
-    consumer: RefCell<Option<BaseConsumer>>,
     servers: String,
     topic: String,
-    partitions: usize,
-    seen: Cell<usize>,
+    reading: RefCell<Reading>,
 }
+
+struct Reading {
+    consumer: Option<BaseConsumer>,
+    /// Where it goes on in each partition.
+    next: Vec<i64>,
+    seen: usize,
+    /// When something came last, or the consumer was made.
+    heard: Instant,
+}
+
+/// After how long without a record another client reads on: one may lose sight of all brokers for good.
+const QUIET: Duration = Duration::from_secs(15);
 
 impl Follower {
     pub(crate) fn new(servers: &str, topic: &str, partitions: usize) -> Self {
-        Self { consumer: RefCell::default(), servers: servers.to_owned(), topic: topic.to_owned(), partitions, seen: Cell::new(0) }
+        let reading = Reading { consumer: None, next: vec![0; partitions], seen: 0, heard: Instant::now() };
+        Self { servers: servers.to_owned(), topic: topic.to_owned(), reading: RefCell::new(reading) }
     }
 
     /// How many records it has seen so far.
     pub(crate) fn seen(&self) -> usize {
-        let mut consumer = self.consumer.borrow_mut();
-        let consumer = consumer.get_or_insert_with(|| consumer_of(self));
+        let Reading { consumer, next, seen, heard } = &mut *self.reading.borrow_mut();
+        let reader = consumer.get_or_insert_with(|| {
+            *heard = Instant::now();
+            consumer_from(&self.servers, &self.topic, next, Isolation::Committed)
+        });
         let mut wait = Duration::from_millis(5);
-        while let Some(polled) = consumer.poll(wait) {
-            self.seen.set(self.seen.get() + usize::from(polled.is_ok()));
+        while let Some(polled) = reader.poll(wait) {
+            if let Ok(message) = polled {
+                next[usize::try_from(message.partition()).unwrap()] = message.offset() + 1;
+                (*seen, *heard) = (*seen + 1, Instant::now());
+            }
             wait = Duration::ZERO;
         }
-        self.seen.get()
+        if heard.elapsed() >= QUIET {
+            *consumer = None;
+        }
+        *seen
     }
-}
-
-fn consumer_of(follower: &Follower) -> BaseConsumer {
-    consumer(&follower.servers, &follower.topic, follower.partitions, Isolation::Committed)
 }

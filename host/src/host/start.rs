@@ -135,7 +135,13 @@ async fn manifest_at(path: &str) -> Result<(StartFrom, Option<FilesAt>), SubmitE
     let storage: Arc<dyn CheckpointStorage> = storage::open(root, StorageOptions::default()).await?;
     let folder = format!("{job}/{checkpoint}");
     let manifest = read_manifest(&*storage, &folder).await;
-    let manifest = manifest.map_err(|source| SubmitError::Checkpoint { path: path.to_owned(), source })?;
+    let mut manifest = manifest.map_err(|source| SubmitError::Checkpoint { path: path.to_owned(), source })?;
+    // Its state files are beside it, also when the job's folder was copied to one of another name.
+    for file in manifest.snapshot.files_mut() {
+        if let Some(name) = file.path.strip_prefix(manifest.job.as_str()).and_then(|rest| rest.strip_prefix('/')) {
+            file.path = format!("{job}/{name}");
+        }
+    }
     let files = FilesAt { storage, folder: String::new() };
     Ok((StartFrom::Manifest { manifest: Arc::new(manifest), path: path.to_owned() }, Some(files)))
 }

@@ -78,6 +78,11 @@ impl Context {
         *self.troubles() = Troubles::default();
     }
 
+    /// No broker has answered.
+    pub(crate) fn unreached(&self) {
+        self.troubles().all_down_since.get_or_insert_with(Instant::now);
+    }
+
     /// A log line of the client, at a level of syslog.
     pub(super) fn line(&self, level: i32, facility: &str, text: &str) {
         let (uid, text) = (self.uid.as_str(), self.secrets.hide(text));

@@ -401,8 +401,11 @@ impl Thread {
         self.checked += 1;
         let Some(split) = open.get(self.checked % open.len().max(1)) else { return Ok(()) };
         let topic = &*split.partition.topic;
-        // An answer that does not come is dealt with elsewhere.
-        let Ok(metadata) = self.consumer.fetch_metadata(Some(topic), PROBE) else { return Ok(()) };
+        let Ok(metadata) = self.consumer.fetch_metadata(Some(topic), PROBE) else {
+            // The client does not always say that it has lost all brokers.
+            self.consumer.context().unreached();
+            return Ok(());
+        };
         match metadata.topics().first().and_then(|topic| topic.error()).map(Code::from) {
             Some(Code::UnknownTopicOrPartition | Code::UnknownTopic) => Err(gone(split)),
             Some(code @ Code::TopicAuthorizationFailed) => {
