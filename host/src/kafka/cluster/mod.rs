@@ -143,8 +143,13 @@ impl Cluster {
     /// A partition that is not there or may not be read, or nobody answers.
     pub(crate) async fn ranges(&self, partitions: Vec<TopicPartition>) -> Result<BTreeMap<TopicPartition, Range>, Error> {
         self.ask(move |client| {
-            let starts = client.offsets("reading the first offsets", &partitions, Offset::Beginning)?;
-            let ends = client.offsets("reading the end offsets", &partitions, Offset::End)?;
+            let offsets = |doing, at| client.offsets(doing, &partitions, at);
+            let (starts, ends) = std::thread::scope(|scope| {
+                let starts = scope.spawn(|| offsets("reading the first offsets", Offset::Beginning));
+                let ends = offsets("reading the end offsets", Offset::End);
+                (starts.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), ends)
+            });
+            let (starts, ends) = (starts?, ends?);
             let range = |(partition, start): (TopicPartition, Option<i64>)| {
                 let end = ends.get(&partition).copied().flatten();
                 let unknown = || Error::external(format!("the offsets of partition {partition} are not known yet"));

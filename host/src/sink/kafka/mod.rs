@@ -90,13 +90,13 @@ impl Sink for KafkaSink {
     }
 
     async fn verify(&self) -> Result<(), Error> {
-        let topic = self.topics.verify().await?;
         let transactions = self.transactions.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(transactions) = transactions else { return Ok(()) };
-        if let Some(topic) = topic {
+        let Some(transactions) = transactions else { return self.topics.verify().await.map(|_| ()) };
+        let (topic, verified) = tokio::join!(self.topics.verify(), transactions.verify());
+        if let Some(topic) = topic? {
             transactions.limit_batches(topic.limit);
         }
-        transactions.verify().await
+        verified
     }
 
     fn promise(&self) -> Option<String> {

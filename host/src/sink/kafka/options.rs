@@ -302,6 +302,8 @@ fn set_defaults(client: &mut ClientOptions) {
     client.set_default("socket.timeout.ms", SOCKET_TIMEOUT.as_millis().to_string());
     client.set_default("retry.backoff.ms", RETRY_BACKOFF.as_millis().to_string());
     client.set_default("queue.buffering.max.kbytes", (32 * 1024).to_string());
+    // A small record costs the client far more than its bytes.
+    client.set_default("queue.buffering.max.messages", "50000");
     if client.get("compression.codec").is_none() {
         client.set_default("compression.type", "lz4");
     }

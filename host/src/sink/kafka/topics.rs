@@ -142,9 +142,9 @@ impl Topics {
                 )));
             }
         };
-        self.check_right(cluster, name).await?;
-        let config = self.config(cluster, name).await?;
-        Ok(Looked::There(self.info(topic, &config)))
+        let (right, config) = tokio::join!(self.check_right(cluster, name), self.config(cluster, name));
+        right?;
+        Ok(Looked::There(self.info(topic, &config?)))
     }
 
     /// Fails when the user may not write to a topic. A broker that does not say so now says it when it is written to.

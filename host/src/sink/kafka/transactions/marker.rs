@@ -12,6 +12,7 @@ use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The version of the records.
@@ -28,12 +29,22 @@ const SETTLING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The topic of the markers of a prefix.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Markers {
     options: ClientOptions,
     cluster: Cluster,
+    /// The same cluster, with the ends of partitions behind what is not committed.
+    uncommitted: Cluster,
+    /// The reader of a start, which reads twice.
+    reader: Arc<Mutex<Option<Consumer>>>,
     topic: String,
     prefix: String,
+}
+
+impl std::fmt::Debug for Markers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Markers").field("topic", &self.topic).finish_non_exhaustive()
+    }
 }
 
 /// What stands in the topic.
@@ -54,9 +65,13 @@ impl Markers {
     /// Options that the client refuses.
     pub(crate) fn new(options: &ClientOptions, prefix: &str) -> Result<Self, Error> {
         let mut options = options.clone();
+        options.set("isolation.level", "read_uncommitted");
+        let uncommitted = Cluster::new(&options)?;
         options.set("isolation.level", "read_committed");
         Ok(Self {
             cluster: Cluster::new(&options)?,
+            uncommitted,
+            reader: Arc::default(),
             options,
             topic: super::super::options::marker_topic(prefix),
             prefix: prefix.to_owned(),
@@ -162,12 +177,11 @@ impl Markers {
     /// # Errors
     /// `Unknown` when one stays open: whose ever it is, what stands behind it cannot be read.
     pub(super) async fn settle(&self) -> Result<(), LastResourceError> {
-        let mut options = self.options.clone();
-        options.set("isolation.level", "read_uncommitted");
-        let all = Cluster::new(&options).map_err(from_error)?;
         let deadline = Instant::now() + SETTLING;
         loop {
-            let (end, stable) = (self.range(&all).await?.end, self.range(&self.cluster).await?.end);
+            // The end first: a stable offset that has reached it since then says the same.
+            let end = self.range(&self.uncommitted).await?.end;
+            let stable = self.range(&self.cluster).await?.end;
             if stable >= end {
                 return Ok(());
             }
@@ -192,16 +206,34 @@ impl Markers {
         if start >= end {
             return Ok(None);
         }
-        let consumer = self.consumer()?;
+        let consumer = match self.resting_reader().take() {
+            Some(consumer) => consumer,
+            None => self.consumer()?,
+        };
         let mut window = FIRST_WINDOW;
         loop {
             let from = start.max(end - window);
             let found = self.read_from(&consumer, from, end)?;
             if found.is_some() || from == start {
+                // One that failed is not used again.
+                if consumer.unassign().is_ok() {
+                    *self.resting_reader() = Some(consumer);
+                }
                 return Ok(found);
             }
             window *= 8;
         }
+    }
+
+    fn resting_reader(&self) -> MutexGuard<'_, Option<Consumer>> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is read for a while.
+    pub(super) fn rest(&self) {
+        // Closing a client waits.
+        let reader = self.resting_reader().take();
+        tokio::task::spawn_blocking(move || drop(reader));
     }
 
     fn consumer(&self) -> Result<Consumer, LastResourceError> {

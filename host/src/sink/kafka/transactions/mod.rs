@@ -111,7 +111,8 @@ impl KafkaTransactions {
     pub(super) async fn verify(&self) -> Result<(), Error> {
         const MAXIMUM: &str = "transaction.max.timeout.ms";
         let inner = &self.0;
-        let maximum = match inner.markers.cluster().broker_config().await {
+        let (config, checked) = tokio::join!(inner.markers.cluster().broker_config(), inner.markers.check());
+        let maximum = match config {
             Ok(config) => config.get(MAXIMUM).and_then(|maximum| maximum.parse().ok()).map(Duration::from_millis),
             Err(error) if error.retry_helps() => return Err(error),
             // The brokers say it themselves when the transactional ids are taken over.
@@ -132,7 +133,7 @@ impl KafkaTransactions {
                 inner.interval.as_millis()
             )));
         }
-        inner.markers.check().await
+        checked
     }
 
     /// A topic takes batches of so many bytes: producers that are made from now on make none that are larger.
@@ -455,6 +456,7 @@ impl Transactions for KafkaTransactions {
         let inner = &self.0;
         let next = inner.state().next;
         inner.open(next).await.map_err(|error| error_of(loss_of_error(error)))?;
+        inner.markers.rest();
         let epochs = Epochs::new(writers, next, Instant::now());
         let watch = watch::AgeWatch::start(inner);
         inner.state().run = Some(Run { identity: run, epochs, split_table: None, _watch: watch });
