@@ -7,7 +7,7 @@ use waterwheel::checkpoint::participants::LastResourceError;
 /// A broker with logins, where nobody may do anything yet but through the plain listener.
 fn guarded() -> &'static Broker {
     static GUARDED: OnceLock<Broker> = OnceLock::new();
-    GUARDED.get_or_init(|| Broker::start(&["--sasl", "--acl", "--user", "alice:alice-secret", "--user", "bob:bob-secret"]))
+    GUARDED.get_or_init(|| Broker::start(&["--tls", "--sasl", "--acl", "--user", "alice:alice-secret", "--user", "bob:bob-secret"]))
 }
 
 /// The sink of a user at the listener with logins.
@@ -67,6 +67,32 @@ async fn rights_that_are_missing_are_named_one_by_one() {
     writer.prepare(&barrier).await.unwrap();
     job.transactions().commit(barrier.attempt).await.unwrap();
     assert_eq!(guarded().wait_committed("rights", 1).len(), 1);
+}
+
+#[tokio::test]
+async fn transactions_go_over_tls_with_a_login() {
+    guarded().create_topic("sealed", 2, &[]);
+    let all = ["All"];
+    for topic in ["sealed", "__waterwheel-sealed"] {
+        allow("alice", &all, &["--topic", topic]);
+    }
+    allow("alice", &all, &["--transactional-id", "sealed", "--resource-pattern-type", "prefixed"]);
+    let properties = json!({
+        "bootstrap.servers": guarded().value("sasl_tls"), "security.protocol": "sasl_ssl", "ssl.ca.location": guarded().value("ca"),
+        "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "alice", "sasl.password": "alice-secret",
+    });
+    let sink = sink_at(guarded(), &json!({"topic": "sealed", "properties": properties}), Guarantee::ExactlyOnce);
+    sink.verify().await.unwrap();
+    let job = Job::open("sealed", &sink, Duration::from_secs(1)).await.unwrap();
+    job.start(1).await;
+    let mut writer = job.writer().await;
+    writer.write(&texts(&["x", "y"])).await.unwrap();
+    let barrier = barrier(1);
+    writer.prepare(&barrier).await.unwrap();
+    job.transactions().commit(barrier.attempt).await.unwrap();
+    assert_eq!(guarded().wait_committed("sealed", 2).len(), 2);
+    let marker = job.transactions().read_marker().await.unwrap().unwrap();
+    assert_eq!(marker.attempt, barrier.attempt);
 }
 
 #[tokio::test]
