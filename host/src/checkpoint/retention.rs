@@ -2,7 +2,7 @@
 
 use super::commit::Run;
 use super::failpoints::crash_point;
-use super::log::LogError;
+use super::log::{JobLog, LogError};
 use super::protocol::retain::{self, RetentionPlan};
 
 impl Run {
@@ -28,17 +28,9 @@ impl Run {
         // and every newer run began there.
         files.retain(|path| self.line.last().files().all(|needed| needed.path != *path));
 
-        crash_point("retention::before-deletes");
-        for slot in &slots {
-            storage.delete(&self.log.entry_path(*slot)).await?;
-            crash_point("retention::between-deletes");
-        }
-        // Files only after every entry that names them.
-        for file in &files {
-            storage.delete(file).await?;
-        }
-        crash_point("retention::after-deletes");
-        Ok(RetentionPlan { slots, files })
+        let plan = RetentionPlan { slots, files };
+        delete(&self.log, &plan).await?;
+        Ok(plan)
     }
 
     /// Deletes everything that the job has kept, once its newest entry says that it is discarded.
@@ -55,4 +47,21 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// Deletes what a plan says: files only after every entry that names them.
+///
+/// # Errors
+/// When the storage fails: the next call goes on.
+pub async fn delete(log: &JobLog, plan: &RetentionPlan) -> Result<(), LogError> {
+    crash_point("retention::before-deletes");
+    for slot in &plan.slots {
+        log.storage().delete(&log.entry_path(*slot)).await?;
+        crash_point("retention::between-deletes");
+    }
+    for file in &plan.files {
+        log.storage().delete(file).await?;
+    }
+    crash_point("retention::after-deletes");
+    Ok(())
 }

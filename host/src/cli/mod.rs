@@ -1,5 +1,6 @@
 //! The command line: one file a command.
 
+mod checkpoint;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod plan;
@@ -34,6 +35,8 @@ enum Command {
     Plan(plan::Arguments),
     /// Runs a job in the foreground, from where it stands.
     Run(run::Arguments),
+    /// Looks into the checkpoints of a job: which there are, what is in them, whether they are intact.
+    Checkpoint(checkpoint::Arguments),
     /// Prints the JSON schema of job files.
     Schema,
     /// Looks into a Kafka cluster, and writes to it: topics, records.
@@ -49,6 +52,7 @@ pub fn run(connectors: &Connectors) -> ExitCode {
         Command::Validate(arguments) => validate::run(&arguments, connectors),
         Command::Plan(arguments) => plan::run(&arguments, connectors),
         Command::Run(arguments) => run::run(&arguments, connectors),
+        Command::Checkpoint(arguments) => checkpoint::run(&arguments, connectors),
         Command::Schema => schema::run(connectors),
         #[cfg(feature = "kafka")]
         Command::Kafka(arguments) => kafka::run(&arguments),

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::envelope::Checksum;
 use super::ids::{Attempt, Generation, JobId, JobName, Slot, StorageId};
 
 /// What an entry of the log is for.
@@ -281,9 +283,22 @@ pub struct StateFile {
     /// Length in bytes.
     pub bytes: u64,
     /// Checksum of the whole file.
-    pub checksum: super::envelope::Checksum,
+    pub checksum: Checksum,
     /// First and last key group whose entries are inside.
     pub key_groups: KeyGroupRange,
+}
+
+impl StateFile {
+    /// What is wrong with the content that was read of the file, if something is.
+    #[must_use]
+    pub fn problem(&self, content: Option<&Bytes>) -> Option<&'static str> {
+        match content {
+            None => Some("is missing"),
+            Some(content) if content.len() as u64 != self.bytes => Some("has the wrong length"),
+            Some(content) if Checksum::of(content) != self.checksum => Some("does not match its checksum"),
+            Some(_) => None,
+        }
+    }
 }
 
 /// Key groups from `first` to `last`, both included.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::super::log::{JobLog, LogError};
 use super::super::protocol::fork::StartFrom;
-use super::super::protocol::{Attempt, Checksum, ForkIntent, Generation, Manifest, StateFile, envelope, retain};
+use super::super::protocol::{Attempt, ForkIntent, Generation, Manifest, StateFile, envelope, retain};
 use super::{FilesAt, StartError, StartRequest};
 
 /// The manifest that `intent` restores, with its state files in the fork's own folder; `None` for a fresh start.
@@ -86,11 +86,8 @@ async fn copy_files(request: &StartRequest<'_>, own: &JobLog, generation: Genera
 async fn read_checked(from: &FilesAt, file: &StateFile) -> Result<Bytes, StartError> {
     let path = if from.folder.is_empty() { file.path.clone() } else { format!("{}/{}", from.folder.trim_end_matches('/'), file.path) };
     let content = from.storage.read(&path).await.map_err(LogError::from)?;
-    let problem = match &content {
-        None => "is missing",
-        Some(content) if content.len() as u64 != file.bytes => "has the wrong length",
-        Some(content) if Checksum::of(content) != file.checksum => "does not match its checksum",
-        Some(content) => return Ok(content.clone()),
-    };
-    Err(StartError::StateFile { path, problem })
+    match (file.problem(content.as_ref()), content) {
+        (None, Some(content)) => Ok(content),
+        (problem, _) => Err(StartError::StateFile { path, problem: problem.unwrap_or("is missing") }),
+    }
 }

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 pub use object::{ObjectStorage, StorageOptions};
-pub use open::{OpenError, is_ephemeral, open};
+pub use open::{OpenError, is_ephemeral, open, open_to_read};
 
 /// What a create-if-absent found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -83,6 +83,14 @@ pub async fn open(url: &str, options: StorageOptions) -> Result<Arc<dyn Checkpoi
     Ok(Arc::new(storage))
 }
 
+/// Opens the storage of checkpoints that are there, only to look at them: nothing is proved or written.
+///
+/// # Errors
+/// See [`OpenError`].
+pub fn open_to_read(url: &str, options: StorageOptions) -> Result<Arc<dyn CheckpointStorage>, OpenError> {
+    Ok(Arc::new(connect(url, options)?))
+}
+
 fn connect(url: &str, options: StorageOptions) -> Result<ObjectStorage, OpenError> {
     let Some((scheme, _)) = url.split_once("://") else {
         return local(FsPath::new(url), url, options);

@@ -1,27 +1,16 @@
 //! The commands that look at a job and do not run it, as a person meets them.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
-
+use super::{text, waterwheel};
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn waterwheel(arguments: &[&str]) -> Output {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    Command::new(env!("CARGO_BIN_EXE_waterwheel")).args(arguments).current_dir(folder).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap()
-}
 
 #[test]
 fn validate_names_all_faults_with_their_paths_and_exits_with_2() {
-    let file = "host/tests/jobs/five-faults.yaml";
+    let file = "host/tests/cli/jobs/five-faults.yaml";
     let output = waterwheel(&["validate", file]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(text(&output.stdout), "");
     let mut lines: Vec<&str> =
-        text(&output.stderr).lines().map(|line| line.strip_prefix("host/tests/jobs/five-faults.yaml: ").unwrap_or(line)).collect();
+        text(&output.stderr).lines().map(|line| line.strip_prefix("host/tests/cli/jobs/five-faults.yaml: ").unwrap_or(line)).collect();
     lines.sort_unstable();
     assert_eq!(
         lines,
