@@ -107,6 +107,7 @@ async fn run_job(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
             take_over_prefix: arguments.take_over_prefix,
             older_than_damaged: arguments.older_than_damaged,
             missing_marker: arguments.marker_missing.unwrap_or_default(),
+            ..StartOptions::default()
         },
     };
     let signals = match Signals::new() {

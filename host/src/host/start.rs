@@ -14,7 +14,7 @@ use crate::pipeline::run::{StartChoice, StatusWriter, Supervisor};
 use crate::pipeline::{Job, Plan};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio::sync::mpsc;
 
 /// Commands to a job that wait at most.
@@ -89,6 +89,7 @@ impl Host {
             metrics: Arc::clone(&metrics),
             dropped: Arc::clone(&dropped),
             status: Arc::clone(&status),
+            has_begun: AtomicBool::new(false),
         };
         let ended = tokio::spawn(supervisor.run(commands));
         Ok(JobHandle { plan, status: status.subscribe(), metrics, dropped, operators, control, ended })

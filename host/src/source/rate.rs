@@ -10,6 +10,11 @@ const BURST: Duration = Duration::from_millis(100);
 /// The shortest wait: the resolution of timers.
 const TICK: Duration = Duration::from_millis(1);
 
+/// One record in eleven days.
+const SLOWEST: f64 = 1e-6;
+/// More than any reader reads.
+const FASTEST: f64 = 1e12;
+
 /// A token bucket: a record takes a token, and tokens come at the rate.
 ///
 /// All readers of a source in this process share one, so that the rate holds for the source whatever its parallelism.
@@ -69,8 +74,9 @@ impl RateLimiter {
 /// What is wrong with a rate, if anything.
 pub(super) fn fault_of(rate: Option<f64>) -> Option<String> {
     let rate = rate?;
-    (!rate.is_finite() || rate <= 0.0)
-        .then(|| format!("{rate} is not a rate: write records per second above 0, or leave it out to read as fast as possible"))
+    (!(SLOWEST..=FASTEST).contains(&rate)).then(|| {
+        format!("{rate} is not a rate: write records per second, from {SLOWEST} to {FASTEST}, or leave it out to read as fast as possible")
+    })
 }
 
 #[cfg(test)]
@@ -111,6 +117,7 @@ mod tests {
     #[test]
     fn what_is_no_rate_is_a_fault() {
         assert!(fault_of(Some(0.0)).is_some() && fault_of(Some(f64::NAN)).is_some() && fault_of(Some(-1.0)).is_some());
+        assert!(fault_of(Some(1e-19)).is_some() && fault_of(Some(f64::INFINITY)).is_some());
         assert!(fault_of(Some(0.5)).is_none() && fault_of(None).is_none());
     }
 }

@@ -41,6 +41,8 @@ pub struct StartOptions {
     pub older_than_damaged: bool,
     /// `--marker-missing`.
     pub missing_marker: MissingMarker,
+    /// A stop that was asked for and not finished is withdrawn: the job is to run.
+    pub withdraw_stop: bool,
 }
 
 /// Everything that a start needs.

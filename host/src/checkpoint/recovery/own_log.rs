@@ -163,6 +163,9 @@ fn copy_of(request: &StartRequest<'_>, run: &Run, plan: &RestorePlan) -> Result<
     recorded.snapshot.plan = plan.revision.clone();
     recorded.snapshot.pending_stop.clone_from(&plan.pending_stop);
     let mut snapshot = recorded.snapshot.clone();
+    if request.options.withdraw_stop && snapshot.pending_stop.take().is_some() {
+        tracing::info!("a stop was asked for before the job ended, and is withdrawn by this start");
+    }
     snapshot.plan = request.hooks.plan(Some(&recorded)).map_err(StartError::Pipeline)?;
     name_producers(&mut snapshot, request);
     let kind = ManifestKind::Copy { of: original.attempt, of_slot: original.slot, of_start: original.is_start() };

@@ -1,7 +1,7 @@
 //! Checkpoints, restarts and batches, and what sinks need of them.
 
 use super::{Checks, ReadySink};
-use crate::config::{Span, unknown};
+use crate::config::{Size, Span, unknown};
 use crate::pipeline::plan::{CheckpointSettings, RestartStrategy, Settings};
 use crate::pipeline::spec::{CheckpointMode, ExponentialDelay, JobSpec, RestartSpec, RestartType};
 use crate::sink::{Guarantee, TransactionalSink};
@@ -9,6 +9,11 @@ use crate::source::BatchLimits;
 
 /// The shortest interval and timeout of checkpoints, Flink's: below it a job would do little else.
 const MIN_CHECKPOINT_TIME: Span = Span::from_millis(10);
+
+/// The largest batch; a record that is larger travels alone.
+const LARGEST_BATCH: Size = Size(64 << 20);
+/// The most records in one.
+const MOST_RECORDS: u32 = 1 << 16;
 
 const CHECKPOINTING: &str = "/execution/checkpointing";
 
@@ -19,6 +24,13 @@ pub(super) fn check(spec: &JobSpec, checks: &mut Checks) -> Settings {
     let batch = &spec.execution.batch;
     if batch.max_bytes.0 == 0 {
         checks.fault("/execution/batch/max-bytes", "must be at least one byte");
+    }
+    // Room for a batch is made beforehand.
+    if batch.max_bytes > LARGEST_BATCH {
+        checks.fault("/execution/batch/max-bytes", format!("{} is more than {LARGEST_BATCH}", batch.max_bytes));
+    }
+    if batch.max_records > MOST_RECORDS {
+        checks.fault("/execution/batch/max-records", format!("{} is more than {MOST_RECORDS}", batch.max_records));
     }
     let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let batch = BatchLimits { records: whole(batch.max_records.into()), bytes: whole(batch.max_bytes.0), linger: batch.linger.0 };

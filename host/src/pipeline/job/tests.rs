@@ -233,6 +233,15 @@ fn guarantees_that_cannot_be_kept_are_refused() {
 }
 
 #[test]
+fn batches_that_no_memory_has_room_for_are_refused() {
+    let found = faults(&with(MODEST, "execution.batch: {max-records: 4294967295, max-bytes: 900 TiB}"));
+    assert_eq!(
+        found,
+        ["/execution/batch/max-bytes: 900 TiB is more than 64 MiB", "/execution/batch/max-records: 4294967295 is more than 65536"]
+    );
+}
+
+#[test]
 fn settings_that_would_have_no_effect_or_are_not_built_are_refused() {
     let execution = "execution:
   checkpointing: {interval: 1 ms, timeout: 0, dir: \"s3://bucket\", savepoint-dir: there, incremental: false, unaligned.enabled: true, mode: at-least-once, aligned-checkpoint-timeout: 1 s}

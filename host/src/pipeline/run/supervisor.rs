@@ -21,7 +21,7 @@ use crate::sink::{RunIdentity, TransactionContext, Transactions};
 use crate::telemetry::JobMetrics;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -74,6 +74,8 @@ pub(crate) struct Supervisor {
     pub(crate) metrics: Arc<JobMetrics>,
     pub(crate) dropped: Arc<AtomicU64>,
     pub(crate) status: Arc<StatusWriter>,
+    /// Whether this process has had a run of the job.
+    pub(crate) has_begun: AtomicBool,
 }
 
 /// Where a run begins.
@@ -201,14 +203,18 @@ impl Supervisor {
             name,
             from: self.choice.from.clone(),
             files: self.choice.files.clone(),
-            options: self.choice.options,
+            // A stop is finished through the failures of this process. Whoever starts another one wants the job to run.
+            options: StartOptions { withdraw_stop: !self.has_begun.load(Ordering::Relaxed), ..self.choice.options },
             guarantee: parties.guarantee(),
             hooks: parties,
             participants: parties,
             last_resource: parties.last_resource(),
         };
         match starter.start(&request).await {
-            Ok(Started::Running(recovered)) => Ok(Ok(self.recovered(*recovered))),
+            Ok(Started::Running(recovered)) => {
+                self.has_begun.store(true, Ordering::Relaxed);
+                Ok(Ok(self.recovered(*recovered)))
+            }
             Ok(Started::Finished { job, slot }) => Ok(Err(JobEnd::AlreadyFinished { job: job.to_string(), checkpoint: slot.0 })),
             Err(error) if error.is_superseded() => Ok(Err(JobEnd::Superseded(error.to_string()))),
             Err(error) => Err(start_failure(&error)),
@@ -218,7 +224,7 @@ impl Supervisor {
     fn recovered(&self, recovered: Recovered) -> Beginning {
         let Recovered { run, restored, decided, passed_over, .. } = recovered;
         for damaged in passed_over {
-            tracing::warn!(damaged, "a damaged manifest was passed over, as asked");
+            tracing::warn!(damaged, "a damaged manifest was passed over");
         }
         let job = run.job().to_string();
         self.status.run(Some(job.clone()), run.generation().0);
