@@ -17,7 +17,7 @@ impl Left {
         let plugins = std::env::var_os("WATERWHEEL_PLUGINS").map_or_else(|| root().join("target/plugins"), PathBuf::from);
         let job = format!(
             "name: counts
-sources: [{{uid: orders, type: generator, seed: 7, records: 3000, rate: 3000}}]
+sources: [{{uid: orders, type: generator, seed: 7, count: 3000, rate: 3000}}]
 operators: [{{uid: total, plugin: {}, inputs: [{{from: orders, key-by: {{json-pointer: /user}}}}]}}]
 sinks: [{{uid: out, type: discard, inputs: [total]}}]
 execution: {{checkpointing: {{interval: 100 ms, dir: {}, num-retained: 5}}}}
