@@ -16,6 +16,9 @@ pub(crate) fn a_job_whose_group_offsets_expire_goes_on_where_it_was() {
     let killed = Job::on(&broker, broker.bootstrap(), Shape { records: 3_000, ..WIDE });
     let running = idle.run_until(1_000);
     let process = killed.run_until(500);
+    wait_for("the offsets of the job to be killed were committed", || {
+        group_offset(&broker, &killed.name, &killed.topic("orders"), 0).is_some()
+    });
     assert!(killed.kill(process));
     wait_for("the offsets were committed to the group", || group_offset(&broker, &idle.name, &idle.topic("orders"), 0) == Some(1_000));
     let began = Instant::now();

@@ -211,11 +211,14 @@ impl<'a> Job<'a> {
     /// The output is exact and complete, and nothing waits for the end of a transaction.
     #[track_caller]
     pub(crate) fn check(&self) {
-        check::totals_exact(&self.read("totals", Isolation::Committed), &self.orders);
         output::assert_nothing_open(self.broker.bootstrap(), &self.topic("totals"), self.shape.partitions);
+        check::totals_exact(&self.read("totals", Isolation::Committed), &self.orders);
         match self.shape.second {
             Second::Nothing => {}
-            Second::Topic => check::cleaned_exact(&self.read("cleaned", Isolation::Committed), &self.orders),
+            Second::Topic => {
+                output::assert_nothing_open(self.broker.bootstrap(), &self.topic("cleaned"), self.shape.partitions);
+                check::cleaned_exact(&self.read("cleaned", Isolation::Committed), &self.orders);
+            }
             Second::Files => files::cleaned(&self.path("cleaned"), std::slice::from_ref(&self.orders)),
         }
     }

@@ -212,9 +212,12 @@ impl Chain {
                 let mut state = StateWriter::default();
                 let whole = std::mem::take(&mut node.whole_snapshot);
                 if whole {
-                    operator.snapshot_all(&mut state).await?
+                    operator.snapshot_all(&mut state).await?;
+                    // It replaces all files before it, so the next delta begins here: otherwise what was set before it and is removed before
+                    // the next one would be in no delta as removed, and come back with a restore.
+                    operator.snapshot(&mut StateWriter::default()).await?;
                 } else {
-                    operator.snapshot(&mut state).await?
+                    operator.snapshot(&mut state).await?;
                 }
                 let file = (!state.is_empty()).then(|| state.finish());
                 snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole });
