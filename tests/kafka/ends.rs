@@ -12,6 +12,7 @@ pub(crate) fn a_stopped_job_goes_on_where_it_stopped() {
             let process = job.run_until(200);
             process.signal(signal);
             process.wait().expect(0, &["stopping with a last checkpoint", "was stopped, last checkpoint", "the same command goes on"]);
+            job.settle();
         }
         let stopped = job.seen();
         assert!(stopped < 4_000, "it was not stopped in the middle: {stopped}");

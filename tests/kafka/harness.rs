@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 /// Most tests wait for processes more than they compute.
-const THREADS: usize = 4;
+const THREADS: usize = 3;
 
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn());

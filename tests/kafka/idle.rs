@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 const RETENTION: Duration = Duration::from_secs(60);
 
 pub(crate) fn a_job_whose_group_offsets_expire_goes_on_where_it_was() {
-    let broker = Broker::start(&["--set", "offsets.retention.minutes=1", "--set", "offsets.retention.check.interval.ms=1000"]);
+    let settings = ["offsets.retention.minutes=1", "offsets.retention.check.interval.ms=1000", "broker.session.timeout.ms=60000"];
+    let broker = Broker::start(&settings.map(|setting| ["--set", setting]).concat());
     // One is idle and runs, one is killed and waits.
     let idle = Job::on(&broker, broker.bootstrap(), Shape { records: 1_000, rate: 100_000, ..NARROW });
     let killed = Job::on(&broker, broker.bootstrap(), Shape { records: 3_000, ..WIDE });

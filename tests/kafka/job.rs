@@ -178,6 +178,14 @@ impl<'a> Job<'a> {
         process
     }
 
+    /// Waits until a reader has seen all that the process before has committed.
+    #[track_caller]
+    pub(crate) fn settle(&self) {
+        output::assert_nothing_open(self.broker.bootstrap(), &self.topic("totals"), self.shape.partitions);
+        let all = self.read("totals", Isolation::Committed).iter().map(Vec::len).sum();
+        wait_for("all was seen", || self.seen() >= all);
+    }
+
     /// From now on the orders come as fast as they can.
     pub(crate) fn hurry(&self) {
         self.feed.borrow_mut().finish();

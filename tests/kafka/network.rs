@@ -22,7 +22,7 @@ struct Network {
 impl Network {
     fn new() -> Self {
         let proxy = Proxy::bind();
-        let broker = Broker::start(&["--proxy-port", &proxy.port().to_string()]);
+        let broker = Broker::start(&["--proxy-port", &proxy.port().to_string(), "--set", "broker.session.timeout.ms=60000"]);
         let behind: SocketAddr = broker.value("proxied").parse().unwrap();
         proxy.serve(behind);
         Self { proxy, broker }

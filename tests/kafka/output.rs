@@ -75,7 +75,14 @@ const SETTLING: Duration = Duration::from_secs(10);
 #[track_caller]
 pub(crate) fn assert_nothing_open(servers: &str, topic: &str, partitions: usize) {
     let end = |isolation, partition| {
-        consumer(servers, topic, partitions, isolation).fetch_watermarks(topic, partition, Duration::from_secs(30)).unwrap().1
+        let began = Instant::now();
+        loop {
+            let found = consumer(servers, topic, partitions, isolation).fetch_watermarks(topic, partition, Duration::from_secs(30));
+            match found {
+                Ok((_, end)) => return end,
+                Err(error) => assert!(began.elapsed() < PATIENCE, "the end of {topic}, partition {partition}: {error}"),
+            }
+        }
     };
     for partition in 0..i32::try_from(partitions).unwrap() {
         let began = Instant::now();

@@ -23,9 +23,14 @@ pub(crate) struct Broker {
 /// The broker that tests share. They must not hurt it, and use topics of their own.
 pub(crate) fn broker() -> &'static Broker {
     static SHARED: OnceLock<Broker> = OnceLock::new();
-    // Transactions that time out soon, and compaction at once: what keeps tests short.
+    // Transactions that time out soon, and compaction at once: what keeps tests short. On a busy machine a broker's heartbeat is late, and its
+    // own controller would count it as gone.
     SHARED.get_or_init(|| {
-        let settings = ["transaction.abort.timed.out.transaction.cleanup.interval.ms=1000", "log.cleaner.backoff.ms=200"];
+        let settings = [
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms=1000",
+            "log.cleaner.backoff.ms=200",
+            "broker.session.timeout.ms=60000",
+        ];
         let broker = Broker::start(&settings.map(|setting| ["--set", setting]).concat());
         broker.warm_up();
         broker
