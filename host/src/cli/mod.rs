@@ -59,6 +59,22 @@ pub fn run(connectors: &Connectors) -> ExitCode {
     }
 }
 
+/// For whom a command prints.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One object, for programs.
+    Json,
+}
+
+/// Says what went wrong, and gives the exit code.
+fn fail(message: &str, code: u8) -> ExitCode {
+    eprintln!("waterwheel: {message}");
+    ExitCode::from(code)
+}
+
 /// Writes to the standard output. Whoever reads it may have seen enough and be gone.
 fn print(text: &str) -> ExitCode {
     use std::io::Write;

@@ -1,5 +1,6 @@
 //! `waterwheel run job.yaml`: one job in the foreground.
 
+use super::fail;
 use super::progress::Progress;
 use crate::Host;
 use crate::checkpoint::protocol::MissingMarker;
@@ -160,11 +161,6 @@ fn conclude(file: &Path, end: &JobEnd, control: &JobControl) -> ExitCode {
         JobEnd::Superseded(message) => fail(message, SUPERSEDED),
         JobEnd::Failed(error) => fail(&format!("{}: job {name} failed: {}", file.display(), error.chain()), 1),
     }
-}
-
-fn fail(message: &str, code: u8) -> ExitCode {
-    eprintln!("waterwheel: {message}");
-    ExitCode::from(code)
 }
 
 /// Where compiled plugins are kept when nobody says: the user's cache folder.

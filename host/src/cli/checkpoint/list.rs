@@ -17,8 +17,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, connectors: &Connectors) -> Outcome {
-    let log = arguments.whose.open(connectors).await?;
-    let view = log.read().await.map_err(failed)?;
+    let (log, view) = arguments.whose.read(connectors).await?;
     let newest = log.newest_generation().await.map_err(failed)?;
     let committed = view.manifests().next_back().and_then(|newest| newest.committed).map(|point| point.slot);
     match arguments.format {

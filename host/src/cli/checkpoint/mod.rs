@@ -5,6 +5,7 @@ mod prune;
 mod show;
 mod verify;
 
+use super::{Format, fail};
 use crate::Error;
 use crate::checkpoint::log::JobLog;
 use crate::checkpoint::participants::System;
@@ -41,21 +42,11 @@ struct Whose {
     job: String,
 }
 
-/// For whom a command prints.
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
-}
-
-/// Runs a command. What is wrong is one sentence on the standard error, and exit code 1, or 2 for a job file with faults.
+/// Runs a command. What is wrong is one sentence on the standard error, and exit code 1.
 pub(super) fn run(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("the runtime cannot be started: {error}")),
+        Err(error) => return fail(&format!("the runtime cannot be started: {error}"), 1),
     };
     let done = match &arguments.command {
         Command::List(arguments) => runtime.block_on(list::run(arguments, connectors)),
@@ -65,7 +56,7 @@ pub(super) fn run(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
     };
     match done {
         Ok(text) => super::print(&text),
-        Err(error) => fail(&error.chain()),
+        Err(error) => fail(&error.chain(), 1),
     }
 }
 
@@ -91,6 +82,16 @@ impl Whose {
         let (dir, job) = trimmed.rsplit_once('/').unwrap_or((".", trimmed));
         let job = JobId::try_from(job.to_owned()).map_err(|error| Error::user(format!("{}: {error}", self.job)))?;
         open_log(dir, job).await
+    }
+
+    /// Opens the log and reads it.
+    ///
+    /// # Errors
+    /// There is none, or the storage fails.
+    async fn read(&self, connectors: &Connectors) -> Result<(JobLog, LogView), Error> {
+        let log = self.open(connectors).await?;
+        let view = log.read().await.map_err(failed)?;
+        Ok((log, view))
     }
 }
 
@@ -161,9 +162,4 @@ fn bytes(count: u64) -> String {
 
 fn failed(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::external("the checkpoints cannot be looked at").caused_by(error)
-}
-
-fn fail(message: &str) -> ExitCode {
-    eprintln!("waterwheel: {message}");
-    ExitCode::FAILURE
 }

@@ -1,6 +1,6 @@
 //! `waterwheel checkpoint show JOB [NUMBER]`
 
-use super::{Outcome, Whose, failed, find};
+use super::{Outcome, Whose, find};
 use crate::Error;
 use crate::pipeline::Connectors;
 
@@ -14,8 +14,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, connectors: &Connectors) -> Outcome {
-    let log = arguments.whose.open(connectors).await?;
-    let view = log.read().await.map_err(failed)?;
+    let (_, view) = arguments.whose.read(connectors).await?;
     let manifest = find(&view, arguments.number)?;
     let document = serde_json::to_string_pretty(&**manifest).map_err(|error| Error::internal(error.to_string()))?;
     Ok(format!("{document}\n"))

@@ -18,8 +18,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(arguments: &Arguments, connectors: &Connectors) -> Outcome {
-    let log = arguments.whose.open(connectors).await?;
-    let view = log.read().await.map_err(failed)?;
+    let (log, view) = arguments.whose.read(connectors).await?;
     let (mut text, mut faults) = (String::new(), Vec::new());
     if arguments.number.is_none() {
         faults.extend(view.damaged().map(|(_, path, damage)| format!("{path} is damaged: {damage}")));

@@ -8,6 +8,7 @@ mod produce;
 mod topics;
 mod transactions;
 
+use super::{Format, fail};
 use crate::Error;
 use clap::Subcommand;
 use connection::Connection;
@@ -41,7 +42,7 @@ enum Command {
 /// Runs a command. What is wrong is one sentence on the standard error, and exit code 1, or 2 for options that cannot be.
 pub(super) fn run(arguments: &Arguments) -> ExitCode {
     if let Err(error) = connection::init_log() {
-        return fail(&error.to_string());
+        return fail(&error.to_string(), 1);
     }
     let options = match arguments.connection.check() {
         Ok(options) => options,
@@ -54,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     };
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("the runtime cannot be started: {error}")),
+        Err(error) => return fail(&format!("the runtime cannot be started: {error}"), 1),
     };
     let done = match &arguments.command {
         Command::Topics(command) => runtime.block_on(topics::run(command, &options)),
@@ -65,28 +66,13 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
     };
     match done {
         Ok(text) => super::print(&text),
-        Err(error) => fail(&error.chain()),
+        Err(error) => fail(&error.chain(), 1),
     }
 }
 
 /// What a command prints when it went well.
 type Outcome = Result<String, Error>;
 
-/// For whom a command prints.
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// One object, for programs.
-    Json,
-}
-
 fn plural(number: i64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
-}
-
-fn fail(message: &str) -> ExitCode {
-    eprintln!("waterwheel: {message}");
-    ExitCode::FAILURE
 }
