@@ -196,6 +196,11 @@ impl ClientOptions {
         config
     }
 
+    /// What is not to be seen.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
     /// Where the log lines and errors of a client go. Each client has its own.
     pub(crate) fn context(&self) -> Context {
         Context::new(&self.uid, self.servers(), self.secrets.clone(), self.token.clone())

@@ -3,6 +3,7 @@
 use super::broker::Broker;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::process::{Command, Output};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use waterwheel::Error;
@@ -111,6 +112,51 @@ async fn a_token_comes_from_a_file() {
     assert_eq!(read(&*source("sasl", properties(url))).await.unwrap(), ["a", "b"]);
     let absent = read(&*source("sasl", properties("file:///no/such/token".to_owned()))).await.unwrap_err();
     assert!(absent.chain().contains("the token file /no/such/token cannot be read"), "{}", absent.chain());
+}
+
+/// Asked over connections of the program's own, not the client library's.
+#[test]
+fn every_login_shows_open_transactions() {
+    for who in ["User:alice", "User:CN=client"] {
+        broker().tool(&["acls", "--add", "--allow-principal", who, "--operation", "Describe", "--transactional-id", "*"]);
+    }
+    let _open = broker().begin_transaction("shown-0");
+    let ca = format!("ssl.ca.location={}", broker().value("ca"));
+    let password = format!("sasl.password={SECRET}");
+    let login = |protocol: &str, mechanism: &str| {
+        let [protocol, mechanism] = [format!("security.protocol={protocol}"), format!("sasl.mechanism={mechanism}")];
+        vec![protocol, mechanism, "sasl.username=alice".to_owned(), password.clone(), ca.clone()]
+    };
+    let client = [("security.protocol", "ssl"), ("ssl.certificate.location", broker().value("client_cert"))];
+    let mut certificate: Vec<String> = client.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    certificate.extend([format!("ssl.key.location={}", broker().value("client_key")), ca.clone()]);
+    for (listener, properties) in [
+        ("bootstrap", Vec::new()),
+        ("sasl", login("sasl_plaintext", "PLAIN")),
+        ("sasl", login("sasl_plaintext", "SCRAM-SHA-256")),
+        ("sasl_tls", login("sasl_ssl", "SCRAM-SHA-512")),
+        ("tls", certificate),
+    ] {
+        let output = transactions(listener, &properties);
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(shown.contains("shown-0"), "{listener} {properties:?}: {shown}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let mut wrong = login("sasl_ssl", "SCRAM-SHA-512");
+    wrong[3] = format!("sasl.password={OTHER_SECRET}");
+    let output = transactions("sasl_tls", &wrong);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && !said.contains(OTHER_SECRET), "{said}");
+}
+
+/// `waterwheel kafka transactions list` of one id, at a listener.
+fn transactions(listener: &str, properties: &[String]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waterwheel"));
+    let servers = if listener == "bootstrap" { broker().bootstrap() } else { broker().value(listener) };
+    command.args(["kafka", "--bootstrap-server", servers, "transactions"]);
+    properties.iter().for_each(|property| {
+        command.args(["-p", property]);
+    });
+    command.args(["list", "--prefix", "shown"]).output().unwrap()
 }
 
 #[tokio::test]

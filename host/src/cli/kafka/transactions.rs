@@ -18,9 +18,6 @@ use std::time::Duration;
 const TAKE_OVER: Duration = Duration::from_secs(30);
 
 /// What to do with transactions.
-///
-/// Which transactions are open is asked over plain connections only: of a cluster that wants TLS or a login the marker and the offsets at which
-/// readers wait are shown, and `abort` works.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// The open transactions of the cluster, or all ids of a prefix.
@@ -60,9 +57,6 @@ pub(super) async fn run(command: &Command, options: &ClientOptions) -> Outcome {
 }
 
 async fn list(options: &ClientOptions, prefix: Option<&str>) -> Outcome {
-    if let Some(reason) = not_plain(options) {
-        return Err(Error::user(reason));
-    }
     let states = match prefix {
         Some(prefix) => states(options, |id| ids(prefix).iter().any(|own| own == id)).await?,
         None => states(options, |_| true).await?.into_iter().filter(|state| state.since.is_some()).collect(),
@@ -81,20 +75,15 @@ async fn list(options: &ClientOptions, prefix: Option<&str>) -> Outcome {
 async fn describe(options: &ClientOptions, prefix: &str, topics: &[String]) -> Outcome {
     check(prefix)?;
     let (mut text, mut partitions) = (String::new(), Vec::new());
-    match not_plain(options) {
-        Some(reason) => write(&mut text, format_args!("{reason}\n")),
-        None => {
-            let states = states(options, |id| ids(prefix).iter().any(|own| own == id)).await?;
-            for id in ids(prefix) {
-                match states.iter().find(|state| state.id == id) {
-                    Some(state) => write(&mut text, format_args!("{id}: {}\n", in_words(state))),
-                    None => write(&mut text, format_args!("{id}: not known to the brokers\n")),
-                }
-            }
-            let open = states.iter().filter(|state| state.since.is_some());
-            partitions.extend(open.flat_map(|state| &state.partitions).map(|(topic, number)| TopicPartition::new(topic.as_str(), *number)));
+    let states = states(options, |id| ids(prefix).iter().any(|own| own == id)).await?;
+    for id in ids(prefix) {
+        match states.iter().find(|state| state.id == id) {
+            Some(state) => write(&mut text, format_args!("{id}: {}\n", in_words(state))),
+            None => write(&mut text, format_args!("{id}: not known to the brokers\n")),
         }
     }
+    let open = states.iter().filter(|state| state.since.is_some());
+    partitions.extend(open.flat_map(|state| &state.partitions).map(|(topic, number)| TopicPartition::new(topic.as_str(), *number)));
     let mut asking = options.clone();
     asking.set("isolation.level", "read_committed");
     let (stable, mut all) = (Cluster::new(&asking)?, options.clone());
@@ -170,19 +159,10 @@ async fn abort(options: &ClientOptions, prefix: &str, yes: bool) -> Outcome {
 async fn states(options: &ClientOptions, wanted: impl Fn(&str) -> bool) -> Result<Vec<TransactionState>, Error> {
     let mut states = Vec::new();
     for address in Cluster::new(options)?.brokers().await? {
-        states.extend(wire::transactions(&address, &wanted).await?);
+        states.extend(wire::transactions(options, &address, &wanted).await?);
     }
     states.sort_by(|left, right| left.id.cmp(&right.id));
     Ok(states)
-}
-
-/// Why the brokers cannot be asked for transactions, if so.
-fn not_plain(options: &ClientOptions) -> Option<String> {
-    let protocol = options.get("security.protocol").filter(|protocol| !protocol.eq_ignore_ascii_case("plaintext"))?;
-    Some(format!(
-        "which transactions are open is asked over plain connections only, and security.protocol is {protocol}: use \
-         kafka-transactions.sh for that; `describe` and `abort` work for the rest"
-    ))
 }
 
 fn ids(prefix: &str) -> [String; 2] {

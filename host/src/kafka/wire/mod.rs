@@ -1,10 +1,15 @@
-//! The two questions about transactions that librdkafka cannot ask: which ids there are, and what is open under them. Asked over a plain
-//! connection; brokers that want TLS or a login do not answer.
+//! The two questions about transactions that librdkafka cannot ask: which ids there are, and what is open under them. Asked over a
+//! [`connection`] of our own, with TLS and a login as the client's properties say.
 
+mod connection;
+mod login;
+#[cfg(feature = "kafka-tls")]
+mod tls;
+
+use super::ClientOptions;
 use crate::Error;
+use connection::Connection;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 /// Kafka's number of the request `ListTransactions`.
 const LIST: i16 = 66;
@@ -12,9 +17,6 @@ const LIST: i16 = 66;
 const DESCRIBE: i16 = 65;
 /// How long a broker may take for everything.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The largest answer that is read: far above any, it stops a stranger's bytes from being taken for a length.
-const LARGEST_ANSWER: usize = 64 << 20;
-
 /// A transactional id as its coordinator knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TransactionState {
@@ -37,18 +39,25 @@ pub(crate) struct TransactionState {
 /// The transactional ids that a broker coordinates and that `wanted` holds of, by id.
 ///
 /// # Errors
-/// The broker does not answer, or not in plain text.
-pub(crate) async fn transactions(address: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<TransactionState>, Error> {
-    let asked = tokio::time::timeout(DEADLINE, ask(address, wanted)).await;
-    let failed = |reason: String| Error::external(format!("the broker {address} does not say which transactions are open: {reason}"));
+/// The broker does not answer, or refuses the login.
+pub(crate) async fn transactions(
+    options: &ClientOptions,
+    address: &str,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<TransactionState>, Error> {
+    let asked = tokio::time::timeout(DEADLINE, ask(options, address, wanted)).await;
+    let failed = |reason: String| {
+        let reason = options.secrets().hide(&reason);
+        Error::external(format!("the broker {address} does not say which transactions are open: {reason}"))
+    };
     asked.map_err(|_| failed(format!("no answer after {DEADLINE:?}")))?.map_err(failed)
 }
 
-async fn ask(address: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<TransactionState>, String> {
-    let mut connection = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+async fn ask(options: &ClientOptions, address: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<TransactionState>, String> {
+    let mut connection = Connection::open(options, address).await?;
     // No filter of states, none of producers.
-    let list = request(LIST, &[1, 1, 0]);
-    let mut ids: Vec<String> = parse_list(&exchange(&mut connection, &list).await?)?.into_iter().filter(|id| wanted(id)).collect();
+    let list = connection.exchange(&request(LIST, &[1, 1, 0])).await?;
+    let mut ids: Vec<String> = parse_list(&list)?.into_iter().filter(|id| wanted(id)).collect();
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -60,37 +69,17 @@ async fn ask(address: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<Transac
         body.extend_from_slice(id.as_bytes());
     }
     body.push(0);
-    let mut states = parse_descriptions(&exchange(&mut connection, &request(DESCRIBE, &body)).await?)?;
+    let mut states = parse_descriptions(&connection.exchange(&request(DESCRIBE, &body)).await?)?;
     states.sort_by(|left, right| left.id.cmp(&right.id));
     Ok(states)
 }
 
 /// A request of version 0, with the flexible header.
-#[allow(clippy::cast_possible_truncation, reason = "the name of the client is short")]
 fn request(key: i16, body: &[u8]) -> Vec<u8> {
-    const CLIENT: &str = "waterwheel";
-    let mut request = Vec::new();
-    request.extend_from_slice(&key.to_be_bytes());
-    request.extend_from_slice(&[0, 0, 0, 0, 0, 7]);
-    request.extend_from_slice(&[0, CLIENT.len() as u8]);
-    request.extend_from_slice(CLIENT.as_bytes());
+    let mut request = connection::header(key, 0);
     request.push(0);
     request.extend_from_slice(body);
     request
-}
-
-async fn exchange(connection: &mut TcpStream, request: &[u8]) -> Result<Vec<u8>, String> {
-    let broken = |error: std::io::Error| format!("{error}; it may want TLS or a login, which this command does not have");
-    let length = u32::try_from(request.len()).map_err(|error| error.to_string())?;
-    connection.write_all(&length.to_be_bytes()).await.map_err(broken)?;
-    connection.write_all(request).await.map_err(broken)?;
-    let length = connection.read_u32().await.map_err(broken)? as usize;
-    if length > LARGEST_ANSWER {
-        return Err("it does not speak Kafka's protocol in plain text".to_owned());
-    }
-    let mut answer = vec![0; length];
-    connection.read_exact(&mut answer).await.map_err(broken)?;
-    Ok(answer)
 }
 
 fn parse_list(answer: &[u8]) -> Result<Vec<String>, String> {
