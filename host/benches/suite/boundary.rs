@@ -83,10 +83,12 @@ pub(crate) async fn open(plugin: &LoadedPlugin, config: serde_json::Value) -> Bo
         capabilities: waterwheel::plugin::Capabilities::default(),
         limits: waterwheel::plugin::Limits { memory: waterwheel::config::Size(1 << 30), ..waterwheel::plugin::Limits::default() },
         policy: waterwheel::operator::ErrorPolicy::Fail,
+        late_records: waterwheel::operator::LateRecords::Process,
         key_groups: KeyGroups::new(128, 1),
         keyed_inputs: vec![true],
         split_table: SplitTable::default(),
         metrics: Arc::default(),
+        task_metrics: Arc::default(),
         isolation: Isolation::default(),
     };
     plugin.operator(context).await.unwrap()

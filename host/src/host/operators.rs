@@ -7,7 +7,7 @@ use crate::pipeline::plan::{LoadedPlugins, OperatorNode};
 use crate::pipeline::run::{OpenOperator, OperatorTask};
 use crate::plugin::{OperatorContext, PluginCounts, PluginMetrics};
 use crate::record::KeyGroups;
-use crate::telemetry::{JobMetrics, PluginReading};
+use crate::telemetry::{JobMetrics, PluginReading, TaskMetrics};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,17 +25,20 @@ struct Kept {
     isolation: Isolation,
     /// By subtask.
     metrics: Vec<Arc<PluginMetrics>>,
+    /// By subtask.
+    task_metrics: Vec<Arc<TaskMetrics>>,
 }
 
 impl PluginOperators {
     pub(super) fn new(plan: &Plan, loaded: LoadedPlugins, job: &JobMetrics) -> Self {
         let kept = |(node, _): (&crate::pipeline::plan::Node, &OperatorNode)| {
             let metrics: Vec<Arc<PluginMetrics>> = (0..node.parallelism).map(|_| Arc::default()).collect();
-            for (subtask, metrics) in metrics.iter().enumerate() {
+            let task_metrics: Vec<Arc<TaskMetrics>> = (0..metrics.len()).map(|subtask| job.task(&node.uid, subtask)).collect();
+            for (metrics, task) in metrics.iter().zip(&task_metrics) {
                 let metrics = Arc::clone(metrics);
-                job.task(&node.uid, subtask).read_plugin_from(move || reading(metrics.counts()));
+                task.read_plugin_from(move || reading(metrics.counts()));
             }
-            (node.uid.to_string(), Kept { isolation: Isolation::default(), metrics })
+            (node.uid.to_string(), Kept { isolation: Isolation::default(), metrics, task_metrics })
         };
         Self { loaded, kept: plan.operators().map(kept).collect() }
     }
@@ -70,6 +73,7 @@ impl OpenOperator for PluginOperators {
         let missing = || Error::internal(format!("operator {} is not part of the plan", task.uid));
         let kept = self.kept.get(&*task.uid).ok_or_else(missing)?;
         let metrics = kept.metrics.get(usize::from(task.subtask)).ok_or_else(missing)?;
+        let task_metrics = kept.task_metrics.get(usize::from(task.subtask)).ok_or_else(missing)?;
         let context = OperatorContext {
             job: task.job,
             uid: task.uid.to_string(),
@@ -81,10 +85,12 @@ impl OpenOperator for PluginOperators {
             capabilities: node.capabilities.clone(),
             limits: node.limits,
             policy: node.error_policy,
+            late_records: node.late_records,
             key_groups: KeyGroups::new(task.max_parallelism, task.parallelism),
             keyed_inputs: task.keyed_inputs,
             split_table: task.split_table,
             metrics: Arc::clone(metrics),
+            task_metrics: Arc::clone(task_metrics),
             isolation: kept.isolation.clone(),
         };
         self.loaded.get(&node.plugin)?.operator(context).await

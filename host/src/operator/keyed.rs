@@ -2,6 +2,7 @@
 
 use super::condemned::{self, CondemnedList, Identities};
 use super::isolation::{Condemned, Isolation, ItemId, Verdict};
+use super::late::Lateness;
 use super::{FailureHandler, Operator, Outputs, Times};
 use crate::Error;
 use crate::plugin::{CallError, Failure, Instance, InstanceFactory, OperatorContext, Scope};
@@ -28,6 +29,7 @@ pub struct KeyedOperator {
     condemned: CondemnedList,
     /// Which inputs are dealt by key: there a record without a key cannot be processed.
     keyed_inputs: Vec<bool>,
+    lateness: Lateness,
 }
 
 impl std::fmt::Debug for KeyedOperator {
@@ -38,7 +40,7 @@ impl std::fmt::Debug for KeyedOperator {
 
 impl KeyedOperator {
     pub(crate) async fn open(factory: InstanceFactory, failures: FailureHandler, context: OperatorContext) -> Result<Self, Error> {
-        let OperatorContext { split_table, isolation, key_groups, subtask, keyed_inputs, .. } = context;
+        let OperatorContext { split_table, isolation, key_groups, subtask, keyed_inputs, late_records, task_metrics, .. } = context;
         let mut condemned = CondemnedList::new(split_table.clone());
         condemned.add_found(isolation.condemned(), &key_groups, subtask);
         Ok(Self {
@@ -51,6 +53,7 @@ impl KeyedOperator {
             isolation,
             condemned,
             keyed_inputs,
+            lateness: Lateness::new(late_records, task_metrics),
         })
     }
 
@@ -109,7 +112,7 @@ impl KeyedOperator {
         for row in &keyless {
             self.failures.handle(&batch, *row, "it has no key", outputs)?;
         }
-        Ok(without(batch, &keyless))
+        Ok(batch.without(&keyless))
     }
 
     /// Takes the condemned records out of a batch and leaves them to the policy.
@@ -122,7 +125,7 @@ impl KeyedOperator {
                 out.push(row);
             }
         }
-        Ok(without(batch, &out))
+        Ok(batch.without(&out))
     }
 
     /// Fires timers together, or notes that they failed.
@@ -205,6 +208,7 @@ impl Operator for KeyedOperator {
         self.watermark = self.watermark.max(times.watermark);
         let keyed = self.keyed_inputs.get(input).copied().unwrap_or(false);
         let batch = if keyed && !batch.nulls().is_empty() { self.without_keyless(batch, outputs)? } else { batch };
+        let batch = self.lateness.sort_out(batch, self.watermark, outputs);
         let input = u32::try_from(input).map_err(|_| Error::internal("an operator has fewer than 2^32 inputs"))?;
         let batch = if self.condemned.is_empty() { batch } else { self.without_condemned(batch, outputs)? };
         let items = if self.isolation.has_suspects() { self.identities.of_records(&batch) } else { Vec::new() };
@@ -288,16 +292,6 @@ fn rows_of(timers: &TimerColumns) -> Batch {
 fn copy_timer(from: &TimerColumns, index: usize, to: &mut TimerColumns) {
     let clock = if from.clocks[index] == 0 { Clock::Event } else { Clock::Processing };
     to.push(from.keys.get(index), from.times[index], from.tags[index], clock);
-}
-
-/// A batch without some of its rows, which are in order.
-fn without(batch: Batch, rows: &[usize]) -> Batch {
-    if rows.is_empty() {
-        return batch;
-    }
-    let mut kept = Batch::default();
-    (0..batch.len()).filter(|row| rows.binary_search(row).is_err()).for_each(|row| kept.push_from(&batch, row));
-    kept
 }
 
 /// Entries in smaller chunks.

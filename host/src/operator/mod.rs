@@ -3,11 +3,13 @@
 mod condemned;
 mod isolation;
 mod keyed;
+mod late;
 mod map;
 mod policy;
 
 pub use isolation::{Condemned, Isolation};
 pub use keyed::KeyedOperator;
+pub use late::{LATE_OUTPUT, LATE_ROUTE, LateRecords};
 pub use map::MapOperator;
 pub use policy::{ErrorPolicy, FailureHandler, OPERATOR_HEADER, POSITION_HEADER, REASON_HEADER, SOURCE_HEADER, SPLIT_HEADER};
 
@@ -29,7 +31,7 @@ pub struct Times {
 pub const DEAD_LETTER_ROUTE: u8 = u8::MAX;
 
 /// What an operator emitted for one call: batches, each for an output. Route 0 is the main output, others are the side outputs
-/// in the order in which the operator declares them, [`DEAD_LETTER_ROUTE`] takes dead letters.
+/// in the order in which the operator declares them, [`DEAD_LETTER_ROUTE`] takes dead letters, [`LATE_ROUTE`] late records.
 #[derive(Debug, Default)]
 pub struct Outputs {
     batches: Vec<(u8, Batch)>,

@@ -11,8 +11,9 @@ use super::registry::{self, Artifact, PluginReference, PluginRegistry};
 use super::wasi::Grants;
 use super::{Capabilities, Description, Digest, PluginMetrics, World, inspect};
 use crate::Error;
-use crate::operator::{ErrorPolicy, FailureHandler, Isolation, KeyedOperator, MapOperator, Operator};
+use crate::operator::{ErrorPolicy, FailureHandler, Isolation, KeyedOperator, LateRecords, MapOperator, Operator};
 use crate::record::{KeyGroups, SplitTable};
+use crate::telemetry::TaskMetrics;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -64,14 +65,18 @@ pub struct OperatorContext {
     pub limits: Limits,
     /// What becomes of records that cannot be processed.
     pub policy: ErrorPolicy,
+    /// What becomes of late records, where the plugin is keyed.
+    pub late_records: LateRecords,
     /// How keys are dealt to subtasks.
     pub key_groups: KeyGroups,
     /// Which inputs are dealt by key: there a record without a key is left to the policy.
     pub keyed_inputs: Vec<bool>,
     /// The names of splits.
     pub split_table: SplitTable,
-    /// Counters of this subtask.
+    /// Counters of this subtask's plugin.
     pub metrics: Arc<PluginMetrics>,
+    /// Counters of this subtask.
+    pub task_metrics: Arc<TaskMetrics>,
     /// What earlier attempts learned about records that fail: one value for all subtasks and attempts of the operator.
     pub isolation: Isolation,
 }

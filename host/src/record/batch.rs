@@ -173,6 +173,25 @@ impl Batch {
         part
     }
 
+    /// The batch without some of its rows, which are in order.
+    #[must_use]
+    pub fn without(self, rows: &[usize]) -> Self {
+        if rows.is_empty() {
+            return self;
+        }
+        let mut kept = Self::default();
+        (0..self.len()).filter(|row| rows.binary_search(row).is_err()).for_each(|row| kept.push_from(&self, row));
+        kept
+    }
+
+    /// Gives record `index` another event time.
+    ///
+    /// # Panics
+    /// Where there is no such record, as a slice does.
+    pub fn set_timestamp(&mut self, index: usize, timestamp: i64) {
+        self.timestamps[index] = timestamp;
+    }
+
     /// Record `index`.
     pub fn row(&self, index: usize) -> Row<'_> {
         Row { key: self.key(index), value: self.value(index), timestamp: self.timestamps[index], origin: self.origins[index] }

@@ -82,7 +82,7 @@ fn in_seconds(time: Option<i64>) -> Number {
 }
 
 /// Labels: `job`, `uid`, `subtask`.
-pub(super) const TASK: [Metric<TaskReading>; 13] = [
+pub(super) const TASK: [Metric<TaskReading>; 14] = [
     counter("records_in", None, "Records that a subtask received", |task| whole(task.records_in)),
     counter("bytes_in", None, "Bytes of keys, values and headers that a subtask received", |task| whole(task.bytes_in)),
     counter("records_out", None, "Records that a subtask sent on, or a sink wrote", |task| whole(task.records_out)),
@@ -96,6 +96,9 @@ pub(super) const TASK: [Metric<TaskReading>; 13] = [
     counter("late_records", None, "Records that came after the watermark had passed their time", |task| whole(task.late_records)),
     counter("unwritten_records", None, "Records that a sink left out because they could not be written", |task| {
         whole(task.unwritten_records)
+    }),
+    counter("untimed_records", None, "Records that a source left out because their timestamp could not be read", |task| {
+        whole(task.untimed_records)
     }),
     gauge("pending_records", None, "Records that a source knows to be waiting", |task| Number::Whole(task.pending_records)),
     gauge("alignment", SECONDS, "How long a subtask waited for the last barrier of its other inputs", |task| known_seconds(task.alignment)),

@@ -24,6 +24,7 @@ pub struct TaskMetrics {
     watermark: AtomicI64,
     late_records: AtomicU64,
     unwritten_records: AtomicU64,
+    untimed_records: AtomicU64,
     pending_records: AtomicU64,
     alignment_nanoseconds: AtomicU64,
     start_delay_nanoseconds: AtomicU64,
@@ -72,6 +73,8 @@ pub struct TaskReading {
     pub late_records: u64,
     /// Records that a sink left out because they could not be written.
     pub unwritten_records: u64,
+    /// Records that a source left out because their timestamp could not be read.
+    pub untimed_records: u64,
     /// Records that a source knows to be waiting, if it knows.
     pub pending_records: Option<u64>,
     /// Records that a source knows to be waiting, split by split.
@@ -120,6 +123,7 @@ impl Default for TaskMetrics {
             watermark: AtomicI64::new(i64::MIN),
             late_records: AtomicU64::new(0),
             unwritten_records: AtomicU64::new(0),
+            untimed_records: AtomicU64::new(0),
             pending_records: AtomicU64::new(UNKNOWN),
             alignment_nanoseconds: AtomicU64::new(UNKNOWN),
             start_delay_nanoseconds: AtomicU64::new(UNKNOWN),
@@ -172,6 +176,11 @@ impl TaskMetrics {
         self.unwritten_records.fetch_add(1, Relaxed) + 1
     }
 
+    /// A source left out records whose timestamp could not be read.
+    pub fn untimed(&self, records: u64) {
+        self.untimed_records.fetch_add(records, Relaxed);
+    }
+
     /// How many records a source knows to be waiting, if it knows.
     pub fn set_pending(&self, records: Option<u64>) {
         self.pending_records.store(records.unwrap_or(UNKNOWN), Relaxed);
@@ -210,6 +219,7 @@ impl TaskMetrics {
             watermark: Some(self.watermark.load(Relaxed)).filter(|watermark| *watermark != i64::MIN),
             late_records: self.late_records.load(Relaxed),
             unwritten_records: self.unwritten_records.load(Relaxed),
+            untimed_records: self.untimed_records.load(Relaxed),
             pending_records: known(&self.pending_records),
             pending_by_split: splits.unwrap_or_default(),
             alignment: known(&self.alignment_nanoseconds).map(Duration::from_nanos),

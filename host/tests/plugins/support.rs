@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use waterwheel::config::Span;
-use waterwheel::operator::{ErrorPolicy, Isolation, Operator, Outputs, Times};
+use waterwheel::operator::{ErrorPolicy, Isolation, LateRecords, Operator, Outputs, Times};
 use waterwheel::plugin::{Capabilities, EngineOptions, Limits, LoadedPlugin, OperatorContext, PluginHost, PluginReference};
 use waterwheel::record::{Batch, KeyGroups, Origin, Row, SplitTable};
 
@@ -41,10 +41,12 @@ pub(crate) fn context() -> OperatorContext {
         capabilities: Capabilities::default(),
         limits: Limits::default(),
         policy: ErrorPolicy::Fail,
+        late_records: LateRecords::Process,
         key_groups: KeyGroups::new(128, 1),
         keyed_inputs: vec![true; 2],
         split_table: split_table(),
         metrics: Arc::default(),
+        task_metrics: Arc::default(),
         isolation: Isolation::default(),
     }
 }

@@ -69,7 +69,7 @@ fn check_inputs(spec: &JobSpec, uid: &str, path: &str, inputs: &[InputSpec], che
 }
 
 /// A pointer to a place inside of a value, as RFC 6901 has it; the whole value is no key.
-fn is_json_pointer(pointer: &str) -> bool {
+pub(super) fn is_json_pointer(pointer: &str) -> bool {
     let escapes_are_right = || pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
     pointer.starts_with('/') && escapes_are_right()
 }

@@ -2,6 +2,7 @@
 //! made. All faults of a specification are reported at once.
 
 mod connect;
+mod event_time;
 mod execution;
 mod graph;
 mod later;
@@ -87,6 +88,7 @@ impl Job {
         names::check(&spec, &mut checks);
         let operator_order = graph::check(&spec, &mut checks);
         let mut settings = execution::check(&spec, &mut checks);
+        event_time::check(&spec, &mut checks);
         later::check(&spec, &mut checks);
         let sources = connect::sources(&spec, connectors, &mut checks);
         let sinks = connect::sinks(&spec, connectors, &mut checks);

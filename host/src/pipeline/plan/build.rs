@@ -3,9 +3,9 @@
 use super::{Chain, Edge, Exchange, Node, NodeKind, OperatorNode, Plan, PluginCatalog, PluginInfo, SinkNode, SourceNode};
 use super::{chains, notes};
 use crate::config::{Fault, Faults, unknown};
-use crate::operator::DEAD_LETTER_ROUTE;
+use crate::operator::{DEAD_LETTER_ROUTE, LATE_OUTPUT, LATE_ROUTE};
 use crate::pipeline::Job;
-use crate::pipeline::spec::{ErrorPolicy, InputSpec, OperatorSpec};
+use crate::pipeline::spec::{ErrorPolicy, InputSpec, LateRecords, OperatorSpec};
 use crate::plugin::{PluginReference, World};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -98,6 +98,7 @@ fn check_operator(index: usize, operator: &OperatorSpec, info: &PluginInfo, faul
             faults.push(Fault::new(format!("{path}/inputs"), message));
         }
     }
+    check_late_records(&path, operator, info, faults);
     for capability in &info.capabilities {
         match operator.capabilities.grants(capability) {
             Some(true) => {}
@@ -110,6 +111,20 @@ fn check_operator(index: usize, operator: &OperatorSpec, info: &PluginInfo, faul
                 format!("the plugin {} needs {capability:?}, which this version of Waterwheel does not know", operator.plugin),
             )),
         }
+    }
+}
+
+fn check_late_records(path: &str, operator: &OperatorSpec, info: &PluginInfo, faults: &mut Vec<Fault>) {
+    if operator.late_records == LateRecords::Process {
+        return;
+    }
+    let path = format!("{path}/late-records");
+    if info.world != World::KeyedPlugin {
+        let message = format!("the plugin {} is not keyed: records are late only where there is state by key", operator.plugin);
+        faults.push(Fault::new(path, message));
+    } else if operator.late_records == LateRecords::SideOutput && info.side_outputs.iter().any(|output| output == LATE_OUTPUT) {
+        let message = format!("the plugin {} has a side output {LATE_OUTPUT:?} of its own: write process or drop", operator.plugin);
+        faults.push(Fault::new(path, message));
     }
 }
 
@@ -127,7 +142,11 @@ impl Builder<'_> {
         let job = self.job;
         let spec = job.spec();
         for (index, source) in spec.sources.iter().enumerate() {
-            let kind = NodeKind::Source(SourceNode { type_name: source.kind.clone(), source: Arc::clone(&job.sources()[index]) });
+            let kind = NodeKind::Source(SourceNode {
+                type_name: source.kind.clone(),
+                source: Arc::clone(&job.sources()[index]),
+                event_time: source.event_time.clone(),
+            });
             self.add_node("sources", index, &source.uid, source.parallelism, kind);
         }
         for &index in job.operator_order() {
@@ -140,6 +159,7 @@ impl Builder<'_> {
                 info,
                 config: operator.config.clone(),
                 error_policy: operator.error_policy,
+                late_records: operator.late_records,
                 capabilities: operator.capabilities.clone(),
                 limits: operator.limits,
             }));
@@ -196,15 +216,22 @@ impl Builder<'_> {
         let Some(output) = output else { return Some(0) };
         let position = self.job.spec().operators.iter().position(|operator| operator.uid == from)?;
         let (plugin, info) = self.plugins[position].as_ref()?;
+        if output == LATE_OUTPUT && self.job.spec().operators[position].late_records == LateRecords::SideOutput {
+            return Some(LATE_ROUTE);
+        }
         match info.side_outputs.iter().position(|known| known == output).map(|index| u8::try_from(index + 1)) {
-            Some(Ok(route)) if route != DEAD_LETTER_ROUTE => Some(route),
+            Some(Ok(route)) if route < LATE_ROUTE => Some(route),
             Some(_) => {
-                self.faults.push(Fault::new(path, format!("the side output {output:?} of {plugin} is beyond the 254 that can be used")));
+                self.faults.push(Fault::new(path, format!("the side output {output:?} of {plugin} is beyond the 253 that can be used")));
                 None
             }
             None => {
                 let known = info.side_outputs.iter().map(String::as_str);
-                let message = if info.side_outputs.is_empty() {
+                let message = if output == LATE_OUTPUT {
+                    format!(
+                        "the plugin {plugin} has no side output {LATE_OUTPUT:?}; `late-records: side-output` makes one of its late records"
+                    )
+                } else if info.side_outputs.is_empty() {
                     format!("the plugin {plugin} has no side outputs, so there is no {from}.{output}; its output is {from}")
                 } else {
                     unknown("side output", output, known)

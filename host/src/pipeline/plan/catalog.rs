@@ -1,7 +1,8 @@
 //! What a plan needs to know about plugins. They are loaded elsewhere; this is the question and the answer.
 
 use crate::Error;
-use crate::pipeline::spec::{InputSpec, JobSpec, OperatorSpec};
+use crate::operator::LATE_OUTPUT;
+use crate::pipeline::spec::{InputSpec, JobSpec, LateRecords, OperatorSpec};
 use crate::plugin::{PluginReference, World};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -74,8 +75,11 @@ fn assume(info: &mut PluginInfo, operator: &OperatorSpec, spec: &JobSpec) {
         info.inputs.push(format!("input-{}", info.inputs.len()));
     }
     let readers = spec.operators.iter().flat_map(|reader| &reader.inputs).chain(spec.sinks.iter().flat_map(|reader| &reader.inputs));
+    let is_hosts = |output: &str| output == LATE_OUTPUT && operator.late_records == LateRecords::SideOutput;
     for (uid, output) in readers.map(InputSpec::origin) {
-        if let Some(output) = output.filter(|output| uid == operator.uid && !info.side_outputs.iter().any(|known| known == output)) {
+        if let Some(output) =
+            output.filter(|output| uid == operator.uid && !is_hosts(output) && !info.side_outputs.iter().any(|known| known == output))
+        {
             info.side_outputs.push(output.to_owned());
         }
     }

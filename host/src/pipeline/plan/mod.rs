@@ -18,8 +18,8 @@ pub use draw::Format;
 pub use loaded::LoadedPlugins;
 pub use settings::{CheckpointSettings, RestartStrategy, Settings};
 
-use super::spec::{KeyBy, OnMissingKey};
-use crate::operator::ErrorPolicy;
+use super::spec::{EventTimeSpec, KeyBy, OnMissingKey};
+use crate::operator::{ErrorPolicy, LateRecords};
 use crate::plugin::{Capabilities, Limits, PluginReference};
 use crate::sink::{Guarantee, Sink, TransactionalSink};
 use crate::source::Source;
@@ -93,6 +93,8 @@ pub struct SourceNode {
     pub type_name: String,
     /// The source.
     pub source: Arc<dyn Source>,
+    /// Its event time; none if it makes no watermarks.
+    pub event_time: Option<EventTimeSpec>,
 }
 
 /// An operator of a plan.
@@ -109,6 +111,8 @@ pub struct OperatorNode {
     /// What becomes of a record that it cannot process. For [`ErrorPolicy::DeadLetter`] there is an edge of the
     /// [route of dead letters](crate::operator::DEAD_LETTER_ROUTE).
     pub error_policy: ErrorPolicy,
+    /// What becomes of late records. Only a keyed plugin has another policy than [`LateRecords::Process`].
+    pub late_records: LateRecords,
     /// What it may reach.
     pub capabilities: Capabilities,
     /// How much it may use.
@@ -148,7 +152,7 @@ pub struct Edge {
     /// The node that emits.
     pub from: usize,
     /// The output: 0 the main one, then the side outputs in the plugin's order, [`DEAD_LETTER_ROUTE`](crate::operator::DEAD_LETTER_ROUTE)
-    /// dead letters.
+    /// dead letters, [`LATE_ROUTE`](crate::operator::LATE_ROUTE) late records.
     pub route: u8,
     /// The node that receives.
     pub to: usize,

@@ -1,6 +1,6 @@
 //! What a person should know about a job, in sentences.
 
-use super::{Exchange, NodeKind, Plan};
+use super::{Exchange, Node, NodeKind, Plan};
 use crate::config::Span;
 use crate::plugin::World;
 
@@ -32,6 +32,7 @@ pub(super) fn of(plan: &Plan) -> Vec<String> {
     if let Some(between) = loses_order(plan) {
         notes.push(between);
     }
+    notes.extend(holds_time_back(plan));
     if plan.operators().any(|(_, operator)| operator.info.digest.is_none()) {
         notes.push("The plugins were not loaded: their kind, inputs and side outputs are taken from how the job uses them.".to_owned());
     }
@@ -51,20 +52,40 @@ fn loses_order(plan: &Plan) -> Option<String> {
     ))
 }
 
+/// A source without event time that meets one with: the least watermark counts, and it has none.
+fn holds_time_back(plan: &Plan) -> Option<String> {
+    let timed = |has: bool| move |node: &&Node| matches!(&node.kind, NodeKind::Source(source) if source.event_time.is_some() == has);
+    let reached = |from: &Node| reached_from(plan, from.index);
+    let with: Vec<_> = plan.nodes.iter().filter(timed(true)).map(reached).collect();
+    for without in plan.nodes.iter().filter(timed(false)) {
+        let reached = reached(without);
+        let meets = |node: &&Node| reached[node.index] && with.iter().any(|with| with[node.index]);
+        if let Some(operator) = plan.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Operator(_))).find(meets) {
+            return Some(format!(
+                "The source {} has no event-time: in {} event time stands still until the source has ended.",
+                without.uid, operator.uid
+            ));
+        }
+    }
+    None
+}
+
 /// Whether a keyed operator lies behind a node.
 fn meets_keyed(plan: &Plan, from: usize) -> bool {
+    let reached = reached_from(plan, from);
+    let is_keyed = |node: &Node| matches!(&node.kind, NodeKind::Operator(operator) if operator.info.world == World::KeyedPlugin);
+    plan.nodes.iter().any(|node| node.index != from && reached[node.index] && is_keyed(node))
+}
+
+/// By node, whether its records can come from `from`, which is one of them.
+fn reached_from(plan: &Plan, from: usize) -> Vec<bool> {
     let mut reached = vec![false; plan.nodes.len()];
     reached[from] = true;
     // Nodes stand behind what they receive from, so one pass reaches all.
     for node in &plan.nodes[from + 1..] {
-        if plan.inputs(node.index).any(|edge| reached[edge.from]) {
-            reached[node.index] = true;
-            if matches!(&node.kind, NodeKind::Operator(operator) if operator.info.world == World::KeyedPlugin) {
-                return true;
-            }
-        }
+        reached[node.index] = plan.inputs(node.index).any(|edge| reached[edge.from]);
     }
-    false
+    reached
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -3,6 +3,7 @@
 
 use super::alignment::{Alignment, Mode};
 use super::channel::{Gate, Sender};
+use super::event_time::greatest_of;
 use super::exchange::{ExchangeOptions, ExchangeWriter, MissingKey};
 use super::open::{HeadPlan, NodePlan, OutputPlan, TargetPlan, TaskPlan};
 use super::task::GateHead;
@@ -121,7 +122,10 @@ pub(super) fn tasks(
 fn head(plan: &Plan, chain: usize, subtask: u16, snapshot: &JobSnapshot, channels: &mut Channels<'_>) -> Result<HeadPlan, Error> {
     let node = &plan.nodes[plan.chains[chain].head()];
     if let NodeKind::Source(_) = node.kind {
-        return Ok(HeadPlan::Source(splits_of(snapshot, &node.uid, subtask, node.parallelism)));
+        return Ok(HeadPlan::Source {
+            splits: splits_of(snapshot, &node.uid, subtask, node.parallelism),
+            greatest: snapshot.sources.get(&*node.uid).map(|source| greatest_of(&source.extra)).unwrap_or_default(),
+        });
     }
     let Some((gate, inputs)) = channels.gates.remove(&(chain, subtask)) else {
         return Err(Error::internal(format!("nothing is sent to {}, subtask {subtask}", node.uid)));

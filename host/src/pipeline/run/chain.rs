@@ -1,6 +1,7 @@
 //! The nodes of one task: a batch that enters runs through all of them, and leaves through the exchanges.
 
 use super::channel::{Barrier, Element};
+use super::event_time::{END_OF_TIME, EventTime};
 use super::exchange::ExchangeWriter;
 use crate::Error;
 use crate::operator::{Operator, Outputs, Times};
@@ -14,11 +15,6 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Event time before any record.
-pub(super) const NO_WATERMARK: i64 = i64::MIN;
-/// Event time behind every record.
-pub(super) const END_OF_TIME: i64 = i64::MAX;
 
 /// What a node does with a batch.
 pub(super) enum Work {
@@ -57,8 +53,8 @@ pub(super) struct ChainNode {
 /// What one node contributes to a checkpoint.
 #[derive(Debug)]
 pub(super) enum NodeSnapshot {
-    /// A state file that is still to be uploaded, none when nothing changed; a whole one replaces the files before it.
-    Operator { uid: Arc<str>, file: Option<Bytes>, whole: bool },
+    /// A state file that is still to be uploaded, none when nothing changed; a whole one replaces the files before it. And where event time is.
+    Operator { uid: Arc<str>, file: Option<Bytes>, whole: bool, watermark: i64 },
     /// Prepared work.
     Sink { uid: Arc<str>, prepared: Vec<Value> },
 }
@@ -67,14 +63,17 @@ pub(super) enum NodeSnapshot {
 pub(super) struct Chain {
     nodes: Vec<ChainNode>,
     watermark: i64,
+    /// Whether the tasks behind were told not to wait.
+    idle: bool,
     waiting: VecDeque<(usize, usize, Batch)>,
     emitted: Outputs,
 }
 
 impl Chain {
-    /// A chain of these nodes.
-    pub(super) fn new(nodes: Vec<ChainNode>) -> Self {
-        Self { nodes, watermark: NO_WATERMARK, waiting: VecDeque::new(), emitted: Outputs::default() }
+    /// A chain of these nodes, whose event time goes on from a watermark.
+    pub(super) fn new(nodes: Vec<ChainNode>, watermark: i64) -> Self {
+        nodes.iter().for_each(|node| node.metrics.set_watermark(watermark));
+        Self { nodes, watermark, idle: false, waiting: VecDeque::new(), emitted: Outputs::default() }
     }
 
     fn times(&self) -> Times {
@@ -174,10 +173,23 @@ impl Chain {
         }
     }
 
-    /// Event time has gone on at the head.
-    pub(super) async fn advance_watermark(&mut self, watermark: i64) -> Result<(), Error> {
+    /// Something is known of event time at the head.
+    pub(super) async fn told(&mut self, told: EventTime) -> Result<(), Error> {
+        match told {
+            EventTime::Watermark(watermark) => self.advance_watermark(watermark).await,
+            EventTime::Idle if self.idle => Ok(()),
+            EventTime::Idle => {
+                self.idle = true;
+                self.for_all_exchanges(&Element::Idle).await
+            }
+        }
+    }
+
+    async fn advance_watermark(&mut self, watermark: i64) -> Result<(), Error> {
+        let was_idle = std::mem::take(&mut self.idle);
         if watermark <= self.watermark {
-            return Ok(());
+            // Whoever is told is to wait for this task again.
+            return if was_idle { self.for_all_exchanges(&Element::Watermark(self.watermark)).await } else { Ok(()) };
         }
         self.watermark = watermark;
         self.nodes.iter().for_each(|node| node.metrics.set_watermark(watermark));
@@ -220,7 +232,7 @@ impl Chain {
                     operator.snapshot(&mut state).await?;
                 }
                 let file = (!state.is_empty()).then(|| state.finish());
-                snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole });
+                snapshots.push(NodeSnapshot::Operator { uid: Arc::clone(&node.uid), file, whole, watermark: self.watermark });
             }
         }
         // Sinks may wait for each other with a barrier, so all have to meet it before any is waited for.

@@ -34,8 +34,10 @@ pub(super) struct Barrier {
 pub(super) enum Element {
     /// Records.
     Batch(Batch),
-    /// No record with an earlier event time follows; milliseconds since the Unix epoch.
+    /// No record with an earlier or equal event time follows; milliseconds since the Unix epoch. The channel is active.
     Watermark(i64),
+    /// No record is expected for now: event time goes on without this channel, until its next watermark.
+    Idle,
     /// A checkpoint's barrier: what came before it is part of the checkpoint, what comes after is not.
     Barrier(Barrier),
     /// No record follows; barriers still do.

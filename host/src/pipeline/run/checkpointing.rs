@@ -3,13 +3,14 @@
 use super::channel::Barrier;
 use super::compaction;
 use super::coordinator::{Coordinator, JobCommand, RETRY_PAUSE, RunEnd};
+use super::event_time::keep_greatest;
 use super::status::{CheckpointKind, CheckpointStart, Timings};
-use super::task::{Command, TaskId};
+use super::task::{Command, SourceSnapshot, TaskId};
 use super::upload::Acknowledgement;
 use crate::Error;
 use crate::checkpoint::commit::{Completed, Parties, Run, RunError};
 use crate::checkpoint::participants::LastResource;
-use crate::checkpoint::protocol::{Attempt, CheckpointDraft, SourceState, SplitState, SubtaskDraft};
+use crate::checkpoint::protocol::{Attempt, CheckpointDraft, SourceState, SplitState};
 use crate::sink::{GiveUp, Transactions};
 use crate::source::Split;
 use std::collections::{HashSet, VecDeque};
@@ -306,15 +307,16 @@ fn kind_of(purpose: &Purpose) -> CheckpointKind {
 
 /// Adds a task's part to a checkpoint.
 fn add(draft: &mut CheckpointDraft, acknowledgement: Acknowledgement) {
-    if let Some((uid, splits)) = acknowledgement.source {
+    if let Some(SourceSnapshot { uid, splits, greatest }) = acknowledgement.source {
         let source: &mut SourceState = draft.sources.entry(uid.to_string()).or_default();
         for Split { id, position, stop, finished } in splits {
             source.splits.insert(id, SplitState { position, stop, finished });
         }
+        keep_greatest(&mut source.extra, greatest);
     }
-    for (uid, chain) in acknowledgement.operators {
+    for (uid, subtask) in acknowledgement.operators {
         let operator = draft.operators.entry(uid.to_string()).or_default();
-        operator.subtasks.insert(acknowledgement.subtask, SubtaskDraft { chain, ..SubtaskDraft::default() });
+        operator.subtasks.insert(acknowledgement.subtask, subtask);
     }
     draft.prepared.extend(acknowledgement.prepared);
     draft.uploaded_bytes += acknowledgement.uploaded_bytes;

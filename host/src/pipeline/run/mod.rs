@@ -1,7 +1,8 @@
 //! Runs a plan: tasks, the channels between them, checkpoints, restarts.
 //!
 //! Reading order: `supervisor` (start, run, restart) → `parties` (what a plan contributes to commits) → `build` and `open` (from the
-//! plan to tasks) → `task` (the head and its loop) → `chain` (the nodes of a task) → `exchange` and `channel` (from task to task) →
+//! plan to tasks) → `task` (the head and its loop) → `chain` (the nodes of a task) → `event_time`
+//! (watermarks and idleness) → `exchange` and `channel` (from task to task) →
 //! `alignment` → `coordinator` (what happens to a run), `checkpointing` (barriers, acknowledgements, commits), `discovery` (new splits) → `upload` and `compaction` (state files) → `restart` →
 //! `status` (what people see).
 
@@ -13,6 +14,7 @@ mod checkpointing;
 mod compaction;
 mod coordinator;
 mod discovery;
+mod event_time;
 mod exchange;
 mod open;
 mod parties;

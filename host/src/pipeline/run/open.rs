@@ -1,6 +1,7 @@
 //! Opens the nodes of a task, inside of the task: operators restore their state in parallel.
 
 use super::chain::{Chain, ChainNode, Output, Target, Work};
+use super::event_time::{NO_WATERMARK, SourceTime, watermark_of};
 use super::exchange::ExchangeWriter;
 use super::task::{GateHead, Head, SourceHead};
 use super::upload::read_state_file;
@@ -16,6 +17,7 @@ use crate::state::StateReader;
 use crate::telemetry::TaskMetrics;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What an operator's subtask is opened with.
@@ -83,7 +85,11 @@ pub(super) struct RunContext {
 
 /// What a task reads, still to be opened.
 pub(super) enum HeadPlan {
-    Source(Vec<Split>),
+    /// The splits of a source, and the greatest timestamp of each of the source's that had one.
+    Source {
+        splits: Vec<Split>,
+        greatest: BTreeMap<String, i64>,
+    },
     Gate(GateHead),
 }
 
@@ -106,17 +112,33 @@ impl TaskPlan {
     async fn open_all(self, context: &RunContext) -> Result<(Chain, Head), Error> {
         let head = match self.head {
             HeadPlan::Gate(gate) => Head::Gate(gate),
-            HeadPlan::Source(splits) => Head::Source(open_source(&self.nodes[0], self.subtask, splits, context).await?),
+            HeadPlan::Source { splits, greatest } => {
+                Head::Source(open_source(&self.nodes[0], self.subtask, splits, greatest, context).await?)
+            }
         };
+        let watermark = restored_watermark(&self.nodes, self.subtask);
         let mut nodes = Vec::with_capacity(self.nodes.len());
         for node in self.nodes {
             nodes.push(open_node(node, self.subtask, context).await?);
         }
-        Ok((Chain::new(nodes), head))
+        Ok((Chain::new(nodes, watermark), head))
     }
 }
 
-async fn open_source(plan: &NodePlan, subtask: u16, splits: Vec<Split>, context: &RunContext) -> Result<SourceHead, Error> {
+/// Where the event time of a chain goes on: the least watermark of its operators that have state. What was late stays late.
+fn restored_watermark(nodes: &[NodePlan], subtask: u16) -> i64 {
+    let restored = nodes.iter().filter_map(|plan| Some((plan.restored.as_ref()?, plan.node.parallelism)));
+    let watermarks = restored.map(|(restored, parallelism)| watermark_of(restored, u32::from(subtask), usize::from(parallelism)));
+    watermarks.min().unwrap_or(NO_WATERMARK)
+}
+
+async fn open_source(
+    plan: &NodePlan,
+    subtask: u16,
+    splits: Vec<Split>,
+    greatest: BTreeMap<String, i64>,
+    context: &RunContext,
+) -> Result<SourceHead, Error> {
     let node = &plan.node;
     let NodeKind::Source(source) = &node.kind else {
         return Err(Error::internal(format!("node {} heads a source task and is no source", node.uid)));
@@ -130,12 +152,19 @@ async fn open_source(plan: &NodePlan, subtask: u16, splits: Vec<Split>, context:
     });
     let nothing_to_read = splits.is_empty() && source.source.is_bounded();
     let mut reader = reader.await.map_err(|error| error.within(format!("source {}", node.uid)))?;
+    let mut time = match &source.event_time {
+        Some(spec) => Some(Box::new(SourceTime::new(&node.uid, spec, greatest, context.split_table.clone(), Arc::clone(&plan.metrics))?)),
+        None => None,
+    };
+    if let Some(time) = &mut time {
+        time.add(&splits);
+    }
     let added = reader.add_splits(splits).await;
     added.map_err(|error| error.within(format!("source {}", node.uid)))?;
     if let Some(lag) = reader.split_lag() {
         plan.metrics.read_splits_from(move || lag());
     }
-    Ok(SourceHead { uid: Arc::clone(&node.uid), reader, limits: context.limits, nothing_to_read })
+    Ok(SourceHead { uid: Arc::clone(&node.uid), reader, limits: context.limits, time, nothing_to_read })
 }
 
 async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result<ChainNode, Error> {

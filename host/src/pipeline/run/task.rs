@@ -1,8 +1,9 @@
 //! A task: the head that reads a source or a gate, and the chain behind it.
 
 use super::alignment::{Alignment, Step};
-use super::chain::{Chain, END_OF_TIME, NO_WATERMARK, NodeSnapshot, now_millis};
+use super::chain::{Chain, NodeSnapshot, now_millis};
 use super::channel::{Arrival, Barrier, Disconnected, Element, Gate};
+use super::event_time::{EventTime, Inputs, SourceTime};
 use crate::Error;
 use crate::record::Batch;
 use crate::source::{BatchLimits, ReadStatus, SourceReader, Split};
@@ -34,8 +35,8 @@ pub(super) type TaskId = usize;
 #[derive(Debug)]
 pub(super) struct TaskSnapshot {
     pub(super) barrier: Barrier,
-    /// The uid of the source and its positions, of a task that reads one.
-    pub(super) source: Option<(Arc<str>, Vec<Split>)>,
+    /// Of a task that reads a source.
+    pub(super) source: Option<SourceSnapshot>,
     pub(super) nodes: Vec<NodeSnapshot>,
     /// From the first channel's barrier to the last one's.
     pub(super) alignment: Duration,
@@ -43,6 +44,15 @@ pub(super) struct TaskSnapshot {
     pub(super) synchronous: Duration,
     /// From the coordinator to the last channel's barrier.
     pub(super) start_delay: Duration,
+}
+
+/// What a source task contributes to a checkpoint.
+#[derive(Debug)]
+pub(super) struct SourceSnapshot {
+    pub(super) uid: Arc<str>,
+    pub(super) splits: Vec<Split>,
+    /// By split, the greatest timestamp, where the source has event time.
+    pub(super) greatest: Vec<(String, i64)>,
 }
 
 /// What a task reports.
@@ -67,6 +77,8 @@ pub(super) struct SourceHead {
     pub(super) uid: Arc<str>,
     pub(super) reader: Box<dyn SourceReader>,
     pub(super) limits: BatchLimits,
+    /// None where the source makes no watermarks.
+    pub(super) time: Option<Box<SourceTime>>,
     /// Whether there is nothing to read and never will be: a bounded source has fewer splits than subtasks.
     pub(super) nothing_to_read: bool,
 }
@@ -110,28 +122,38 @@ impl Task {
         // What the last snapshot of each checkpoint held, until the checkpoint is completed.
         let mut positions: HashMap<u64, Vec<Split>> = HashMap::new();
         loop {
+            if reading {
+                self.tell_time(&mut head).await?;
+            }
             let (wake, waiting) = (self.wake_at(), Instant::now());
-            tokio::select! {
+            let wake = head.time.as_ref().filter(|_| reading).map_or(wake, |time| wake.min(time.wake_at(waiting)));
+            let woken = tokio::select! {
                 biased;
-                command = self.commands.recv() => match command {
-                    None | Some(Command::Close) => return self.chain.close().await,
-                    Some(Command::GiveUp(sequence)) => self.chain.give_up(sequence),
-                    Some(Command::AddSplits(splits)) => head.reader.add_splits(splits).await?,
-                    Some(Command::Trigger(barrier)) => {
-                        self.emit(&mut batch, head.limits).await?;
-                        let splits = head.reader.positions();
-                        positions.insert(barrier.sequence, splits.clone());
-                        self.snapshot(barrier, Some((Arc::clone(&head.uid), splits)), Duration::ZERO).await?;
-                        reading &= !barrier.last;
-                    }
-                    Some(Command::Completed(sequence)) => head.completed(sequence, &mut positions).await,
-                },
-                () = tokio::time::sleep_until(wake.into()) => self.tick().await?,
-                status = head.reader.next_batch(&mut batch), if reading => {
+                command = self.commands.recv() => Woken::Command(command),
+                () = tokio::time::sleep_until(wake.into()) => Woken::Due,
+                status = head.reader.next_batch(&mut batch), if reading => Woken::Read(status),
+            };
+            if let Some(time) = &mut head.time {
+                time.waited(waiting.elapsed());
+            }
+            match woken {
+                Woken::Command(None | Some(Command::Close)) => return self.chain.close().await,
+                Woken::Command(Some(Command::GiveUp(sequence))) => self.chain.give_up(sequence),
+                Woken::Command(Some(Command::AddSplits(splits))) => head.add_splits(splits).await?,
+                Woken::Command(Some(Command::Trigger(barrier))) => {
+                    self.emit(&mut batch, &mut head).await?;
+                    let source = head.snapshot();
+                    positions.insert(barrier.sequence, source.splits.clone());
+                    self.snapshot(barrier, Some(source), Duration::ZERO).await?;
+                    reading &= !barrier.last;
+                }
+                Woken::Command(Some(Command::Completed(sequence))) => head.completed(sequence, &mut positions).await,
+                Woken::Due => self.tick().await?,
+                Woken::Read(status) => {
                     let status = status.map_err(|error| error.within(format!("source {}", head.uid)))?;
                     self.chain.idle(waiting.elapsed());
                     self.chain.pending(head.reader.pending_records());
-                    self.emit(&mut batch, head.limits).await?;
+                    self.emit(&mut batch, &mut head).await?;
                     if status == ReadStatus::Finished {
                         reading = false;
                         self.finish().await?;
@@ -142,16 +164,36 @@ impl Task {
         }
     }
 
-    async fn emit(&mut self, batch: &mut Batch, limits: BatchLimits) -> Result<(), Error> {
+    async fn emit(&mut self, batch: &mut Batch, head: &mut SourceHead) -> Result<(), Error> {
         if batch.is_empty() {
             return Ok(());
         }
-        self.chain.emit(std::mem::replace(batch, new_batch(limits))).await?;
+        let mut full = std::mem::replace(batch, new_batch(head.limits));
+        if let Some(time) = &mut head.time {
+            full = time.stamp(full)?;
+            if let Some(told) = time.observe(&full) {
+                self.chain.told(told).await?;
+            }
+        }
+        self.chain.emit(full).await?;
         self.tick_if_due().await
+    }
+
+    /// Tells what is due to be told of event time.
+    async fn tell_time(&mut self, head: &mut SourceHead) -> Result<(), Error> {
+        let Some(time) = &mut head.time else { return Ok(()) };
+        let now = Instant::now();
+        if time.look(now, &*head.reader) {
+            while let Some(told) = time.poll(now) {
+                self.chain.told(told).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn run_gate(mut self, mut head: GateHead) -> Result<(), Error> {
         let mut inputs = Inputs::new(head.gate.len());
+        let mut aligning_since = None;
         loop {
             while let Ok(command) = self.commands.try_recv() {
                 if matches!(command, Command::Close) {
@@ -178,29 +220,32 @@ impl Task {
                     arrival
                 }
             };
-            self.arrived(arrival, &mut head, &mut inputs).await?;
+            self.arrived(arrival, &mut head, &mut inputs, &mut aligning_since).await?;
             tokio::task::consume_budget().await;
         }
     }
 
-    async fn arrived(&mut self, arrival: Arrival, head: &mut GateHead, inputs: &mut Inputs) -> Result<(), Error> {
+    async fn arrived(
+        &mut self,
+        arrival: Arrival,
+        head: &mut GateHead,
+        inputs: &mut Inputs,
+        aligning_since: &mut Option<Instant>,
+    ) -> Result<(), Error> {
         match arrival {
             Arrival::Element(channel, Element::Batch(batch)) => self.chain.push(head.inputs[channel], batch).await,
             Arrival::Element(channel, Element::Watermark(watermark)) => {
-                let combined = inputs.watermark(channel, watermark);
-                self.chain.advance_watermark(combined).await
+                self.told(inputs.told(channel, EventTime::Watermark(watermark))).await
             }
-            Arrival::Element(channel, Element::End) => {
-                if inputs.end(channel) {
-                    return self.finish().await;
-                }
-                let combined = inputs.watermark(channel, END_OF_TIME);
-                self.chain.advance_watermark(combined).await
-            }
+            Arrival::Element(channel, Element::Idle) => self.told(inputs.told(channel, EventTime::Idle)).await,
+            Arrival::Element(channel, Element::End) => match inputs.ended(channel) {
+                Some(told) => self.told(told).await,
+                None => self.finish().await,
+            },
             Arrival::Element(channel, Element::Barrier(barrier)) => match head.alignment.barrier(channel, barrier) {
                 Step::Stale => Ok(()),
                 Step::Wait { hold } => {
-                    inputs.aligning_since.get_or_insert_with(Instant::now);
+                    aligning_since.get_or_insert_with(Instant::now);
                     if hold {
                         head.gate.hold(channel);
                     }
@@ -208,7 +253,7 @@ impl Task {
                 }
                 Step::Complete(barrier) => {
                     head.gate.release_all();
-                    let alignment = inputs.aligning_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+                    let alignment = aligning_since.take().map_or(Duration::ZERO, |since| since.elapsed());
                     self.snapshot(barrier, None, alignment).await
                 }
             },
@@ -218,14 +263,21 @@ impl Task {
                 }
                 if !head.alignment.is_aligning() {
                     head.gate.release_all();
-                    inputs.aligning_since = None;
+                    *aligning_since = None;
                 }
                 Ok(())
             }
         }
     }
 
-    async fn snapshot(&mut self, barrier: Barrier, source: Option<(Arc<str>, Vec<Split>)>, alignment: Duration) -> Result<(), Error> {
+    async fn told(&mut self, told: [Option<EventTime>; 2]) -> Result<(), Error> {
+        for told in told.into_iter().flatten() {
+            self.chain.told(told).await?;
+        }
+        Ok(())
+    }
+
+    async fn snapshot(&mut self, barrier: Barrier, source: Option<SourceSnapshot>, alignment: Duration) -> Result<(), Error> {
         let began = Instant::now();
         let start_delay = began.duration_since(barrier.triggered);
         self.chain.aligned(start_delay, alignment);
@@ -276,7 +328,27 @@ fn new_batch(limits: BatchLimits) -> Batch {
     Batch::with_capacity(limits.records, limits.bytes)
 }
 
+/// What a source task has waited for.
+enum Woken {
+    Command(Option<Command>),
+    /// A timer, a batch that waits, or event time.
+    Due,
+    Read(Result<ReadStatus, Error>),
+}
+
 impl SourceHead {
+    async fn add_splits(&mut self, splits: Vec<Split>) -> Result<(), Error> {
+        if let Some(time) = &mut self.time {
+            time.add(&splits);
+        }
+        self.reader.add_splits(splits).await
+    }
+
+    fn snapshot(&self) -> SourceSnapshot {
+        let greatest = self.time.as_ref().map(|time| time.greatest()).unwrap_or_default();
+        SourceSnapshot { uid: Arc::clone(&self.uid), splits: self.reader.positions(), greatest }
+    }
+
     async fn completed(&mut self, sequence: u64, positions: &mut HashMap<u64, Vec<Split>>) {
         let completed = positions.remove(&sequence);
         positions.retain(|other, _| *other > sequence);
@@ -285,34 +357,6 @@ impl SourceHead {
         if let Err(error) = self.reader.on_completed(&completed).await {
             tracing::warn!(source = &*self.uid, error = %error.chain(), "the source could not tell the outside of a completed checkpoint");
         }
-    }
-}
-
-/// What is known of a gate's channels.
-struct Inputs {
-    watermarks: Vec<i64>,
-    ended: Vec<bool>,
-    open: usize,
-    aligning_since: Option<Instant>,
-}
-
-impl Inputs {
-    fn new(channels: usize) -> Self {
-        Self { watermarks: vec![NO_WATERMARK; channels], ended: vec![false; channels], open: channels, aligning_since: None }
-    }
-
-    /// Event time of all channels together: the least of them.
-    fn watermark(&mut self, channel: usize, watermark: i64) -> i64 {
-        self.watermarks[channel] = self.watermarks[channel].max(watermark);
-        self.watermarks.iter().copied().min().unwrap_or(NO_WATERMARK)
-    }
-
-    /// A channel has ended; true for the last one.
-    fn end(&mut self, channel: usize) -> bool {
-        if !std::mem::replace(&mut self.ended[channel], true) {
-            self.open -= 1;
-        }
-        self.open == 0
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::chain::NodeSnapshot;
 use super::channel::Barrier;
-use super::task::{Report, TaskId, TaskSnapshot};
-use crate::checkpoint::protocol::{ChainChange, Checksum, KeyGroupRange, SinkWork, StateFile, StateFileKind};
+use super::event_time::keep_watermark;
+use super::task::{Report, SourceSnapshot, TaskId, TaskSnapshot};
+use crate::checkpoint::protocol::{ChainChange, Checksum, KeyGroupRange, SinkWork, StateFile, StateFileKind, SubtaskDraft};
 use crate::checkpoint::storage::{CheckpointStorage, StorageError, StorageErrorClass};
-use crate::source::Split;
 use bytes::Bytes;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -21,8 +22,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) struct Acknowledgement {
     pub(super) barrier: Barrier,
     pub(super) subtask: u32,
-    pub(super) source: Option<(Arc<str>, Vec<Split>)>,
-    pub(super) operators: Vec<(Arc<str>, ChainChange)>,
+    pub(super) source: Option<SourceSnapshot>,
+    pub(super) operators: Vec<(Arc<str>, SubtaskDraft)>,
     pub(super) prepared: Vec<SinkWork>,
     pub(super) uploaded_bytes: u64,
     pub(super) alignment: Duration,
@@ -112,18 +113,20 @@ impl Uploader {
         };
         for node in snapshot.nodes {
             match node {
-                NodeSnapshot::Operator { uid, file, whole } => {
+                NodeSnapshot::Operator { uid, file, whole, watermark } => {
                     let file = match file {
                         Some(content) => self.upload(&uid, snapshot.barrier, whole, content).await,
                         None => None,
                     };
                     acknowledgement.uploaded_bytes += file.as_ref().map_or(0, |file| file.bytes);
-                    let change = match file {
+                    let chain = match file {
                         file if whole => ChainChange::Replace(file.into_iter().collect()),
                         Some(file) => ChainChange::Append(file),
                         None => ChainChange::Unchanged,
                     };
-                    acknowledgement.operators.push((uid, change));
+                    let mut extra = Value::Null;
+                    keep_watermark(&mut extra, watermark);
+                    acknowledgement.operators.push((uid, SubtaskDraft { chain, extra }));
                 }
                 NodeSnapshot::Sink { uid, prepared } => {
                     let work = prepared.into_iter().map(|work| SinkWork { sink: uid.to_string(), work });

@@ -1,6 +1,8 @@
 //! A job specification built in code, for a service that embeds the host.
 
-use super::{Capabilities, ErrorPolicy, Execution, InputSpec, JobSpec, Limits, OperatorSpec, SinkSpec, SourceSpec};
+use super::{
+    Capabilities, ErrorPolicy, EventTimeSpec, Execution, InputSpec, JobSpec, LateRecords, Limits, OperatorSpec, SinkSpec, SourceSpec,
+};
 use crate::config::Span;
 use crate::sink::Guarantee;
 use serde_json::{Map, Value};
@@ -105,7 +107,14 @@ impl JobBuilder {
 impl SourceSpec {
     /// A source of a type, without options.
     pub fn new(uid: impl Into<String>, kind: impl Into<String>) -> Self {
-        Self { uid: uid.into(), kind: kind.into(), parallelism: None, options: Map::new() }
+        Self { uid: uid.into(), kind: kind.into(), parallelism: None, event_time: None, options: Map::new() }
+    }
+
+    /// Makes watermarks from the event time of its records. By default it makes none.
+    #[must_use]
+    pub fn event_time(mut self, event_time: EventTimeSpec) -> Self {
+        self.event_time = Some(event_time);
+        self
     }
 
     /// Sets an option of its type.
@@ -134,6 +143,7 @@ impl OperatorSpec {
             config: Value::Null,
             error_policy: ErrorPolicy::Fail,
             dead_letter_sink: None,
+            late_records: LateRecords::Process,
             capabilities: Capabilities::default(),
             limits: Limits::default(),
         }
@@ -172,6 +182,13 @@ impl OperatorSpec {
     pub fn dead_letters_to(mut self, sink: impl Into<String>) -> Self {
         self.error_policy = ErrorPolicy::DeadLetter;
         self.dead_letter_sink = Some(sink.into());
+        self
+    }
+
+    /// Sets what becomes of late records, where the plugin is keyed. By default it gets them like all others.
+    #[must_use]
+    pub fn late_records(mut self, late_records: LateRecords) -> Self {
+        self.late_records = late_records;
         self
     }
 

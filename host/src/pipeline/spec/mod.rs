@@ -2,6 +2,7 @@
 
 mod builder;
 mod dotted;
+mod event_time;
 mod execution;
 mod input;
 mod nodes;
@@ -10,9 +11,10 @@ mod schema;
 mod substitute;
 mod text;
 
-pub use crate::operator::ErrorPolicy;
+pub use crate::operator::{ErrorPolicy, LateRecords};
 pub use crate::plugin::{Capabilities, Folder, Limits};
 pub use builder::JobBuilder;
+pub use event_time::{EventTimeSpec, OnTimestampError, RecordTimestamp, TimeUnit, TimestampSpec, ValueTimestamp, WatermarkSpec};
 pub use execution::{BatchSpec, CheckpointMode, Checkpointing, ClaimMode, Execution, Retention, StateRecovery, Unaligned};
 pub use input::{InputSpec, KeyBy, OnMissingKey};
 pub use nodes::{OperatorSpec, SinkSpec, SourceSpec};

@@ -1,7 +1,7 @@
 //! Sources, operators and sinks of a job specification.
 
-use super::InputSpec;
-use crate::operator::ErrorPolicy;
+use super::{EventTimeSpec, InputSpec};
+use crate::operator::{ErrorPolicy, LateRecords};
 use crate::plugin::{Capabilities, Limits};
 use crate::sink::Guarantee;
 use schemars::JsonSchema;
@@ -21,6 +21,10 @@ pub struct SourceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32768))]
     pub parallelism: Option<u16>,
+    /// The event time of its records, and the watermarks that follow from it. By default it makes none, and event time stands still until
+    /// its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_time: Option<EventTimeSpec>,
     /// The options of its type.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -50,6 +54,9 @@ pub struct OperatorSpec {
     /// The uid of the sink that dead letters go to, for `error-policy: dead-letter`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead_letter_sink: Option<String>,
+    /// What becomes of a record whose timestamp the watermark has reached already, where the plugin is keyed. By default `process`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub late_records: LateRecords,
     /// What the plugin may reach outside of itself. By default nothing.
     #[serde(default)]
     pub capabilities: Capabilities,
@@ -81,4 +88,8 @@ pub struct SinkSpec {
     #[serde(flatten)]
     #[schemars(skip)]
     pub options: Map<String, Value>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

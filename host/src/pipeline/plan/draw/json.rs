@@ -28,6 +28,7 @@ fn node(node: &Node) -> Value {
             document["kind"] = "source".into();
             document["type"] = source.type_name.as_str().into();
             document["bounded"] = source.source.is_bounded().into();
+            document["event-time"] = json!(source.event_time);
         }
         NodeKind::Operator(operator) => {
             document["kind"] = "operator".into();
@@ -36,6 +37,7 @@ fn node(node: &Node) -> Value {
             document["world"] = json!(operator.info.world);
             document["side-outputs"] = json!(operator.info.side_outputs);
             document["error-policy"] = json!(operator.error_policy);
+            document["late-records"] = json!(operator.late_records);
         }
         NodeKind::Sink(sink) => {
             document["kind"] = "sink".into();

@@ -5,8 +5,9 @@ mod mermaid;
 mod text;
 
 use super::{Edge, Exchange, NodeKind, OperatorNode, Plan};
-use crate::operator::DEAD_LETTER_ROUTE;
-use crate::pipeline::spec::{KeyBy, OnMissingKey};
+use crate::config::Span;
+use crate::operator::{DEAD_LETTER_ROUTE, LATE_OUTPUT, LATE_ROUTE};
+use crate::pipeline::spec::{EventTimeSpec, KeyBy, OnMissingKey, OnTimestampError, TimestampSpec};
 use crate::plugin::World;
 
 /// How a plan is drawn.
@@ -36,6 +37,7 @@ impl Plan {
         let from = &self.nodes[edge.from];
         match (edge.route, &from.kind) {
             (0, _) => from.uid.to_string(),
+            (LATE_ROUTE, _) => format!("{}.{LATE_OUTPUT}", from.uid),
             (DEAD_LETTER_ROUTE, _) => format!("dead letters of {}", from.uid),
             (route, NodeKind::Operator(operator)) => {
                 let name = operator.info.side_outputs.get(usize::from(route) - 1).map_or("?", String::as_str);
@@ -64,6 +66,25 @@ fn exchange_words(exchange: &Exchange) -> String {
             }
         }
     }
+}
+
+/// Where timestamps are and how watermarks follow from them, in a few words.
+fn event_time_words(event_time: &EventTimeSpec) -> String {
+    let mut words = match &event_time.timestamp {
+        TimestampSpec::Record(_) => "event time of the record".to_owned(),
+        TimestampSpec::Value(place) => format!("event time from {} in {}", place.json_pointer, place.unit.words()),
+    };
+    let watermark = &event_time.watermark;
+    if watermark.out_of_orderness > Span::from_millis(0) {
+        words.push_str(&format!(", out of order by {}", watermark.out_of_orderness));
+    }
+    if let Some(timeout) = watermark.idle_timeout {
+        words.push_str(&format!(", idle after {timeout}"));
+    }
+    if event_time.on_error == OnTimestampError::Skip {
+        words.push_str(", skips errors");
+    }
+    words
 }
 
 /// The kind of a plugin, and which one it is if it was loaded.

@@ -1,9 +1,9 @@
 //! A plan for a terminal.
 
-use super::{exchange_words, plugin_words};
+use super::{event_time_words, exchange_words, plugin_words};
 use crate::config::{Size, Span};
 use crate::pipeline::plan::{Chain, CheckpointSettings, Exchange, Node, NodeKind, Plan, RestartStrategy};
-use crate::pipeline::spec::{CheckpointMode, ErrorPolicy, Retention};
+use crate::pipeline::spec::{CheckpointMode, ErrorPolicy, LateRecords, Retention};
 use std::fmt::Write;
 
 pub(super) fn draw(plan: &Plan) -> String {
@@ -62,7 +62,8 @@ fn node_words(node: &Node) -> String {
     match &node.kind {
         NodeKind::Source(source) => {
             let bounded = if source.source.is_bounded() { "ends" } else { "endless" };
-            format!("source {} ({bounded})", source.type_name)
+            let event_time = source.event_time.as_ref().map(|event_time| format!("; {}", event_time_words(event_time))).unwrap_or_default();
+            format!("source {} ({bounded}){event_time}", source.type_name)
         }
         NodeKind::Operator(operator) => {
             let policy = match operator.error_policy {
@@ -70,7 +71,12 @@ fn node_words(node: &Node) -> String {
                 ErrorPolicy::Skip => ", skips errors",
                 ErrorPolicy::DeadLetter => ", dead letters",
             };
-            format!("plugin {} ({}{policy})", operator.plugin_name, plugin_words(operator))
+            let late = match operator.late_records {
+                LateRecords::Process => "",
+                LateRecords::Drop => ", drops late records",
+                LateRecords::SideOutput => ", late records aside",
+            };
+            format!("plugin {} ({}{policy}{late})", operator.plugin_name, plugin_words(operator))
         }
         NodeKind::Sink(sink) => format!("sink {} ({})", sink.type_name, sink.guarantee),
     }
