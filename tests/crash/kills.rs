@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Kills of one job before it may finish.
 const KILLS_A_JOB: u32 = 4;
 
-fn number(variable: &str) -> Option<u64> {
+pub(crate) fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
 }

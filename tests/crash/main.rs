@@ -18,4 +18,5 @@ mod points;
 mod process;
 mod rescale;
 mod stops;
+mod windows;
 mod wrong_files;

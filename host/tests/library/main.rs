@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod checkpoints;
+mod event_time;
 mod exchanges;
 mod lifecycle;
 mod numbers;
 mod restarts;
 mod store;
+mod timed;
 
 use numbers::Numbers;
 use std::sync::Arc;

@@ -74,7 +74,7 @@ impl Numbers {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct NoOptions {}
+pub(crate) struct NoOptions {}
 
 impl SourceType for Numbers {
     fn name(&self) -> &str {

@@ -316,3 +316,78 @@ fn replaced_values_never_show() {
     assert_eq!(job.written()["sinks"][0]["extension"], "${env:CARGO_PKG_NAME}");
     assert_eq!(job.spec().sinks[0].options["extension"], "waterwheel");
 }
+
+fn event_time_faults(event_time: &str) -> Vec<String> {
+    let mut found = faults(&format!(
+        "name: a\nsources:\n- {{uid: in, type: generator, event-time: {event_time}}}\nsinks:\n- {{uid: out, inputs: [in], type: modest}}\n"
+    ));
+    found.sort();
+    found
+}
+
+#[test]
+fn event_time_is_read_in_every_spelling_and_has_defaults() {
+    use crate::pipeline::spec::{EventTimeSpec, TimeUnit};
+    use std::time::Duration;
+    for right in ["{}", "{timestamp: record, on-error: skip}", "{timestamp: {json-pointer: ''}}", "{watermark: {interval: 1}}"] {
+        assert_eq!(event_time_faults(right), [""; 0], "{right}");
+    }
+    let text = "
+name: a
+sources:
+- uid: in
+  type: generator
+  event-time:
+    timestamp: {json-pointer: /at, unit: rfc3339}
+    watermark: {out-of-orderness: 5 s, idle-timeout: 1 min}
+sinks: [{uid: out, inputs: [in], type: modest}]
+";
+    let job = Job::from_text(text, "jobs", &connectors()).unwrap();
+    let expected = EventTimeSpec::default()
+        .json_pointer("/at", TimeUnit::Rfc3339)
+        .out_of_orderness(Duration::from_secs(5))
+        .idle_timeout(Duration::from_secs(60))
+        .interval(Duration::from_millis(200));
+    assert_eq!(job.spec().sources[0].event_time, Some(expected));
+}
+
+#[test]
+fn every_fault_of_event_time_is_named_with_its_path() {
+    let found = event_time_faults(
+        "{timestamp: {json-pointer: at, unit: ns}, watermark: {out-of-orderness: soon, idle-timeout: 0, interval: 0 ms, idle: 1}, on-error: drop}",
+    );
+    assert_eq!(
+        found,
+        [
+            "/sources/0/event-time/on-error: \"drop\" is wrong here: expected \"fail\" or \"skip\"",
+            "/sources/0/event-time/timestamp/json-pointer: \"at\" is not a JSON pointer such as \"/at\" (in a name, ~1 stands for / and ~0 for ~)",
+            "/sources/0/event-time/timestamp/unit: \"ns\" is wrong here: expected \"s\", \"ms\", \"us\" or \"rfc3339\"",
+            "/sources/0/event-time/watermark/idle-timeout: must be at least 1ms; leave it out to wait for every split",
+            "/sources/0/event-time/watermark/idle: unknown key \"idle\"; did you mean \"idle-timeout\"?",
+            "/sources/0/event-time/watermark/interval: must be at least 1ms; without `event-time` no watermarks are made",
+            "/sources/0/event-time/watermark/out-of-orderness: \"soon\" is wrong here: expected a duration such as \"500 ms\" or \"10 min\"",
+        ]
+    );
+    assert_eq!(
+        event_time_faults("{timestamp: value, watermark: {idle-timeout: 30000 years}}"),
+        [
+            "/sources/0/event-time/timestamp: \"value\" is wrong here: expected \"record\" or {json-pointer: …}",
+            "/sources/0/event-time/watermark/idle-timeout: is longer than 20,000 years",
+        ]
+    );
+}
+
+#[test]
+fn late_records_that_nobody_would_read_are_a_fault() {
+    let text = "
+name: a
+sources: [{uid: in, type: generator}]
+operators: [{uid: op, plugin: a.wasm, inputs: [{from: in, key-by: key}], late-records: side-output}]
+sinks: [{uid: out, inputs: [op], type: modest}]
+";
+    assert_eq!(
+        faults(text),
+        ["/operators/0/late-records: nobody reads \"op.late\": name it in the inputs of an operator or a sink, or write drop"]
+    );
+    assert_eq!(faults(&text.replace("inputs: [op]", "inputs: [op, op.late]")), [""; 0]);
+}

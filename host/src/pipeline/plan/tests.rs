@@ -4,8 +4,8 @@
 
 use super::{AssumedPlugins, Exchange, Format, Plan, PluginCatalog, PluginInfo};
 use crate::Error;
-use crate::operator::DEAD_LETTER_ROUTE;
-use crate::pipeline::spec::{InputSpec, KeyBy, OnMissingKey, OperatorSpec, SinkSpec, SourceSpec};
+use crate::operator::{DEAD_LETTER_ROUTE, LATE_ROUTE, LateRecords};
+use crate::pipeline::spec::{EventTimeSpec, InputSpec, KeyBy, OnMissingKey, OperatorSpec, SinkSpec, SourceSpec, TimeUnit};
 use crate::pipeline::{Connectors, Job, JobBuilder, JobSpec};
 use crate::plugin::{PluginReference, World};
 use crate::sink::Guarantee;
@@ -33,6 +33,7 @@ impl PluginCatalog for Shelf {
                 capabilities: vec!["clock".into()],
                 ..map
             }),
+            "count.wasm" => Ok(PluginInfo { world: World::KeyedPlugin, ..map }),
             "gone.wasm" => Err(Error::user("there is no file gone.wasm")),
             _ => Ok(map),
         }
@@ -197,4 +198,66 @@ fn a_job_built_in_code_reads_back_from_its_text() {
     let spec = enrichment().build();
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(Job::from_text(&text, "jobs", &Connectors::builtin()).unwrap().spec(), &spec);
+}
+
+/// Windows over a source with event time; late ones go to a sink of their own.
+fn windows(late: &str) -> JobSpec {
+    let event_time = EventTimeSpec::default()
+        .json_pointer("/at", TimeUnit::Seconds)
+        .out_of_orderness(Duration::from_secs(5))
+        .idle_timeout(Duration::from_secs(60))
+        .skip_errors();
+    JobBuilder::new("windows")
+        .source(SourceSpec::new("in", "generator").event_time(event_time))
+        .operator(
+            OperatorSpec::new("count", "count.wasm").input(pointer("in", "/user")).late_records(LateRecords::SideOutput).parallelism(2),
+        )
+        .sink(SinkSpec::new("out", "discard").input("count"))
+        .sink(SinkSpec::new("late", "discard").input(late))
+        .build()
+}
+
+#[test]
+fn event_time_and_late_records_are_shown_and_late_records_have_a_route() {
+    let spec = windows("count.late");
+    let plan = Plan::build(&job(&spec), &Shelf).unwrap();
+    assert_eq!(plan.edges.iter().map(|edge| edge.route).collect::<Vec<_>>(), [0, 0, LATE_ROUTE]);
+    let text = plan.draw(Format::Text);
+    let source = "in  source generator (endless); event time from /at in seconds, out of order by 5s, idle after 1m, skips errors";
+    for line in [source, "count  plugin count.wasm (keyed, sha256:000000000000, late records aside)", "◀ count.late (in turn)"] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&plan.draw(Format::Json)).unwrap();
+    assert_eq!(json["nodes"][0]["event-time"]["watermark"]["out-of-orderness"], "5s");
+    assert_eq!(json["nodes"][1]["late-records"], "side-output");
+    let assumed = Plan::build(&job(&spec), &AssumedPlugins::of(&spec)).unwrap();
+    assert_eq!(assumed.edges, plan.edges);
+    let text = serde_json::to_string(&spec).unwrap();
+    assert_eq!(Job::from_text(&text, "jobs", &Connectors::builtin()).unwrap().spec(), &spec);
+}
+
+#[test]
+fn late_records_need_a_keyed_plugin_and_a_name_of_their_own() {
+    let faults = |spec: &JobSpec| Plan::build(&job(spec), &Shelf).unwrap_err().0.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut spec = windows("count.late");
+    spec.operators[0].plugin = "map.wasm".into();
+    assert!(faults(&spec)[0].starts_with("/operators/0/late-records: the plugin map.wasm is not keyed"));
+    let mut spec = windows("count.late");
+    spec.operators[0].plugin = "join.wasm".into();
+    let of_late = faults(&spec).into_iter().find(|fault| fault.starts_with("/operators/0/late-records")).unwrap();
+    assert!(of_late.contains("has a side output \"late\" of its own"), "{of_late}");
+    let mut spec = windows("count.late");
+    spec.operators[0].late_records = LateRecords::Drop;
+    assert!(faults(&spec)[0].ends_with("`late-records: side-output` makes one of its late records"));
+}
+
+#[test]
+fn a_source_without_event_time_that_holds_time_back_is_noted() {
+    let mut spec = windows("count.late");
+    spec.sources.push(SourceSpec::new("other", "generator"));
+    spec.operators[0].inputs.push(pointer("other", "/user"));
+    let notes = Plan::build(&job(&spec), &Shelf).unwrap().notes;
+    assert!(notes.iter().any(|note| note.starts_with("The source other has no event-time: in count event time stands still")), "{notes:?}");
+    let notes = Plan::build(&job(&windows("count.late")), &Shelf).unwrap().notes;
+    assert!(!notes.iter().any(|note| note.contains("event-time")), "{notes:?}");
 }
