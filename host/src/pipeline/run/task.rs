@@ -123,10 +123,11 @@ impl Task {
         let mut positions: HashMap<u64, Vec<Split>> = HashMap::new();
         loop {
             if reading {
-                self.tell_time(&mut head).await?;
+                self.tell_time(&mut batch, &mut head).await?;
             }
             let (wake, waiting) = (self.wake_at(), Instant::now());
-            let wake = head.time.as_ref().filter(|_| reading).map_or(wake, |time| wake.min(time.wake_at(waiting)));
+            let time_wakes = head.time.as_ref().filter(|_| reading).and_then(|time| time.wake_at(waiting));
+            let wake = time_wakes.map_or(wake, |time_wakes| wake.min(time_wakes));
             let woken = tokio::select! {
                 biased;
                 command = self.commands.recv() => Woken::Command(command),
@@ -180,13 +181,17 @@ impl Task {
     }
 
     /// Tells what is due to be told of event time.
-    async fn tell_time(&mut self, head: &mut SourceHead) -> Result<(), Error> {
-        let Some(time) = &mut head.time else { return Ok(()) };
+    async fn tell_time(&mut self, batch: &mut Batch, head: &mut SourceHead) -> Result<(), Error> {
         let now = Instant::now();
-        if time.look(now, &*head.reader) {
-            while let Some(told) = time.poll(now) {
-                self.chain.told(told).await?;
-            }
+        if !head.time.as_ref().is_some_and(|time| time.is_due(now)) {
+            return Ok(());
+        }
+        // Records that a reader was broken off with may be the last of their split, or the first of one that was about to fall idle.
+        self.emit(batch, head).await?;
+        let Some(time) = &mut head.time else { return Ok(()) };
+        time.look(&*head.reader);
+        while let Some(told) = time.poll(now) {
+            self.chain.told(told).await?;
         }
         Ok(())
     }

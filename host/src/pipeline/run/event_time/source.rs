@@ -115,20 +115,23 @@ impl SourceTime {
         self.watermarks.waited(time);
     }
 
-    /// When [`SourceTime::poll`] is to be called at the latest.
-    pub(in crate::pipeline::run) fn wake_at(&self, now: Instant) -> Instant {
+    /// When something may be to be told, if the task waits from now on.
+    pub(in crate::pipeline::run) fn wake_at(&self, now: Instant) -> Option<Instant> {
         self.watermarks.wake_at(now)
     }
 
-    /// Looks whether something is to be told by now.
-    pub(in crate::pipeline::run) fn look(&mut self, now: Instant, reader: &dyn SourceReader) -> bool {
-        let is_due = self.watermarks.is_due(now);
-        if is_due && self.watermarks.is_any_quiet() {
+    /// Whether something may be to be told now.
+    pub(in crate::pipeline::run) fn is_due(&self, now: Instant) -> bool {
+        self.watermarks.is_due(now)
+    }
+
+    /// Looks which splits have been read to their ends. All that was read has to be observed before: a split's last records too.
+    pub(in crate::pipeline::run) fn look(&mut self, reader: &dyn SourceReader) {
+        if self.watermarks.is_any_quiet() {
             for split in reader.positions().iter().filter(|split| split.finished) {
                 self.watermarks.finished(&split.id);
             }
         }
-        is_due
     }
 
     /// What is to be told now; to be called until there is nothing more.

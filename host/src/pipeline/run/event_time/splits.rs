@@ -53,6 +53,8 @@ pub(super) struct SplitWatermarks {
     told_idle: bool,
     /// When the next watermark may be told.
     due: Instant,
+    /// Whether something was learned since the last look at all splits.
+    fresh: bool,
 }
 
 impl SplitWatermarks {
@@ -67,6 +69,7 @@ impl SplitWatermarks {
             told: NO_WATERMARK,
             told_idle: false,
             due: now,
+            fresh: true,
         }
     }
 
@@ -76,7 +79,7 @@ impl SplitWatermarks {
         let (activity, last_record) = (Activity::Active, self.waited);
         self.splits.push(SplitTime { id: id.to_owned(), greatest, activity, last_record, moved: false });
         self.expect_idle();
-        self.due = now;
+        (self.due, self.fresh) = (now, true);
     }
 
     fn expect_idle(&mut self) {
@@ -108,6 +111,7 @@ impl SplitWatermarks {
             split.greatest = Some(split.greatest.map_or(*timestamp, |greatest| greatest.max(*timestamp)));
         }
         current?;
+        self.fresh = true;
         std::mem::take(&mut self.told_idle).then_some(EventTime::Watermark(self.told))
     }
 
@@ -135,13 +139,14 @@ impl SplitWatermarks {
 
     /// Whether [`SplitWatermarks::poll`] may have something to tell.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        now >= self.due || self.waited >= self.next_idle
+        (self.fresh && now >= self.due) || self.waited >= self.next_idle
     }
 
-    /// When that is so at the latest, if the subtask waits from now on.
-    pub(super) fn wake_at(&self, now: Instant) -> Instant {
-        let idle = self.settings.idle_timeout.map(|_| now.checked_add(self.next_idle.saturating_sub(self.waited)));
-        idle.flatten().map_or(self.due, |idle| idle.min(self.due))
+    /// When that is so, if the subtask waits from now on; none: not before the next record. Once for what was learned and not again and again,
+    /// since it breaks off a reader that is slow.
+    pub(super) fn wake_at(&self, now: Instant) -> Option<Instant> {
+        let idle = now.checked_add(self.next_idle.saturating_sub(self.waited));
+        idle.into_iter().chain(self.fresh.then_some(self.due)).min()
     }
 
     /// What is to be told now; to be called until there is nothing more.
@@ -151,7 +156,7 @@ impl SplitWatermarks {
         let rises = combined.watermark > self.told;
         let is_due = now >= self.due;
         if is_due {
-            self.due = now + self.settings.interval;
+            (self.due, self.fresh) = (now + self.settings.interval, false);
             self.splits.iter_mut().for_each(|split| split.moved = false);
         }
         if rises && (is_due || fell_idle || combined.idle) {
@@ -269,8 +274,9 @@ mod tests {
         assert_eq!(lab.told(), [Watermark(9)]);
         lab.read(0, &[20]);
         assert_eq!(lab.told(), []);
-        assert_eq!(lab.watermarks.wake_at(lab.now), lab.now + INTERVAL);
+        assert_eq!(lab.watermarks.wake_at(lab.now), Some(lab.now + INTERVAL));
         assert_eq!(lab.then(), [Watermark(19)]);
+        assert_eq!(lab.watermarks.wake_at(lab.now), None);
     }
 
     #[test]
@@ -280,7 +286,7 @@ mod tests {
         lab.wait(TIMEOUT - Duration::from_millis(1));
         lab.read(0, &[200]);
         assert_eq!(lab.told(), []);
-        assert_eq!(lab.watermarks.wake_at(lab.now), lab.now + Duration::from_millis(1), "the interval is longer");
+        assert_eq!(lab.watermarks.wake_at(lab.now), Some(lab.now + Duration::from_millis(1)));
         lab.wait(Duration::from_millis(1));
         assert!(lab.watermarks.is_due(lab.now));
         assert_eq!(lab.told(), [Watermark(199)]);
