@@ -208,7 +208,7 @@ impl Operator for KeyedOperator {
         self.watermark = self.watermark.max(times.watermark);
         let keyed = self.keyed_inputs.get(input).copied().unwrap_or(false);
         let batch = if keyed && !batch.nulls().is_empty() { self.without_keyless(batch, outputs)? } else { batch };
-        let batch = self.lateness.sort_out(batch, self.watermark, outputs);
+        let batch = if keyed { self.lateness.sort_out(batch, self.watermark, outputs) } else { batch };
         let input = u32::try_from(input).map_err(|_| Error::internal("an operator has fewer than 2^32 inputs"))?;
         let batch = if self.condemned.is_empty() { batch } else { self.without_condemned(batch, outputs)? };
         let items = if self.isolation.has_suspects() { self.identities.of_records(&batch) } else { Vec::new() };

@@ -12,7 +12,7 @@ pub const LATE_ROUTE: u8 = u8::MAX - 1;
 /// The name of that side output.
 pub const LATE_OUTPUT: &str = "late";
 
-/// What a keyed operator does with late records. They are counted in any case.
+/// What a keyed operator does with late records of its keyed inputs. They are counted in any case; what is broadcast is never late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LateRecords {

@@ -219,8 +219,9 @@ async fn what_was_late_before_a_failure_is_late_after_it() {
     let event_time = TimeLab::event_time().idle_timeout(Duration::from_millis(200));
     let handle = lab.submit(lab.job(event_time, LateRecords::Drop, 2, 1)).await;
     let mut control = handle.control();
-    lab.timed.allow(0, 1);
     lab.timed.allow(1, 1);
+    wait_for("the first record", || readings(&lab.host, "in").iter().any(|reading| reading.records_out == 1)).await;
+    lab.timed.allow(0, 1);
     lab.watermark(1, 8_799).await;
     control.checkpoint().await.unwrap();
     restarted(&lab, &mut control).await;

@@ -363,7 +363,7 @@ fn every_fault_of_event_time_is_named_with_its_path() {
             "/sources/0/event-time/timestamp/json-pointer: \"at\" is not a JSON pointer such as \"/at\" (in a name, ~1 stands for / and ~0 for ~)",
             "/sources/0/event-time/timestamp/unit: \"ns\" is wrong here: expected \"s\", \"ms\", \"us\" or \"rfc3339\"",
             "/sources/0/event-time/watermark/idle-timeout: must be at least 1ms; leave it out to wait for every split",
-            "/sources/0/event-time/watermark/idle: unknown key \"idle\"; did you mean \"idle-timeout\"?",
+            "/sources/0/event-time/watermark/idle: unknown key \"idle\"; known are out-of-orderness, idle-timeout, interval",
             "/sources/0/event-time/watermark/interval: must be at least 1ms; without `event-time` no watermarks are made",
             "/sources/0/event-time/watermark/out-of-orderness: \"soon\" is wrong here: expected a duration such as \"500 ms\" or \"10 min\"",
         ]

@@ -1,8 +1,9 @@
 //! The event time of a source's records, and its watermarks.
 
 use crate::config::Span;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Event time of a source's records. Watermarks are those of Flink's `forBoundedOutOfOrderness`, made for each split.
@@ -34,15 +35,30 @@ impl Default for TimestampSpec {
 }
 
 /// The timestamp that the source gave a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RecordTimestamp {
     /// That of a Kafka record, the time of a generated one, the moment of reading a line.
     Record,
 }
 
+/// One word and no list of words, so that a fault of the other way to write a timestamp is told apart.
+impl JsonSchema for RecordTimestamp {
+    fn schema_name() -> Cow<'static, str> {
+        "RecordTimestamp".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "That of a Kafka record, the time of a generated one, the moment of reading a line.",
+            "const": "record",
+        })
+    }
+}
+
 /// A timestamp in a record's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "{json-pointer: …}")]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ValueTimestamp {
     /// A place in the record's value, which is JSON: a number, or a text.
