@@ -4,6 +4,8 @@ use crate::broker::Broker;
 use crate::harness::{SUMMARY, Summary, is_soak};
 use crate::job::{Job, MIXED, NARROW, Shape, WIDE, wait_until_stopped};
 use crate::zombies::SLEEP_POINTS;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -48,4 +50,30 @@ fn fault(broker: &Broker, point: Option<&str>, happen: &dyn Fn(&Broker)) {
         job.conclude(process);
         job.check();
     }
+}
+
+/// Away for longer than a client waits: the job says so and tries again, and goes on when the broker is back.
+pub(crate) fn a_job_is_restarting_while_the_broker_is_away() {
+    let away = if is_soak() { Duration::from_secs(180) } else { Duration::ZERO };
+    let broker = Broker::start(&[]);
+    let job = Job::on(&broker, broker.bootstrap(), NARROW);
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut process = job.start_with(&["--status-address", &address], "");
+    job.wait_for_more(&mut process, 100);
+    broker.command("kill");
+    process.wait_until("it said that it is restarting", |_| answer(&address, "/v1/jobs").contains("RESTARTING"));
+    thread::sleep(away);
+    broker.command("restart");
+    Summary::count(&SUMMARY.broker_faults);
+    job.conclude(process);
+    job.check();
+}
+
+/// What a person's browser would see.
+fn answer(address: &str, path: &str) -> String {
+    let mut connection = TcpStream::connect(address).unwrap();
+    write!(connection, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
 }

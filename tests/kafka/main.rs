@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         // Those that mostly wait come first, so that the others run beside them.
         idle::a_job_whose_group_offsets_expire_goes_on_where_it_was,
         broker_faults::a_broker_that_is_killed_or_stands_still_costs_nothing,
+        broker_faults::a_job_is_restarting_while_the_broker_is_away,
         standstill::a_process_that_slept_past_its_transactions_timeout_loses_nothing,
         network::the_proxy_does_what_it_is_told,
         network::an_answer_to_the_end_of_a_transaction_that_is_lost_changes_nothing,

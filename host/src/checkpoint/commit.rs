@@ -49,7 +49,7 @@ pub enum RunError {
     },
     /// The manifest names a sink that the plan does not have.
     #[error(
-        "sink {sink} has prepared output that is not visible yet, but the job has no sink with that uid: add it again, and remove it after the next completed checkpoint"
+        "sink {sink} has prepared output that is not visible yet, but the job has no exactly-once sink with that uid: give it back as it was (uid, type, delivery-guarantee), and change or remove it after the next completed checkpoint"
     )]
     UnknownSink {
         /// The sink.
@@ -191,6 +191,9 @@ impl Run {
         crash_point("commit::after-sinks");
         self.committed = Some(CommittedPoint { slot: permit.slot(), attempt: permit.attempt() });
         self.own_completed = Some(permit.slot());
+        if let Some(last_resource) = parties.last_resource.filter(|_| draft.released) {
+            last_resource.settled().await;
+        }
         if snapshot.end_of_input {
             self.put_final(&snapshot).await?;
         }

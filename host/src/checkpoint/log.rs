@@ -44,6 +44,18 @@ pub enum LogError {
         /// What is wrong with it.
         damage: Damage,
     },
+    /// What the running job has in the log is gone.
+    #[error(
+        "{path}, which this run of job {job} has written to {storage}, is gone: its checkpoints were deleted, moved or replaced while it ran; put the folder back as it was, or begin again with --fresh"
+    )]
+    Removed {
+        /// The incarnation.
+        job: JobId,
+        /// What was looked for.
+        path: String,
+        /// The storage.
+        storage: String,
+    },
     /// A manifest could not be written as JSON.
     #[error("a manifest could not be written as JSON: {0}")]
     Encode(#[from] serde_json::Error),
@@ -140,6 +152,8 @@ pub struct JobLog {
     environment: Arc<dyn Environment>,
     storage_id: StorageId,
     job: JobId,
+    /// The process that took a generation in this log to write to it.
+    holder: Option<Attempt>,
 }
 
 impl JobLog {
@@ -149,13 +163,19 @@ impl JobLog {
     /// When the storage fails, or its identity is damaged.
     pub async fn open(storage: Arc<dyn CheckpointStorage>, environment: Arc<dyn Environment>, job: JobId) -> Result<Self, LogError> {
         let storage_id = storage_id(&*storage, &*environment).await?;
-        Ok(Self { storage, environment, storage_id, job })
+        Ok(Self { storage, environment, storage_id, job, holder: None })
     }
 
     /// The log of another incarnation in the same directory.
     #[must_use]
     pub fn of(&self, job: JobId) -> Self {
-        Self { job, ..self.clone() }
+        Self { job, holder: None, ..self.clone() }
+    }
+
+    /// The same log for the process that took a generation in it: it puts nothing once that generation is gone.
+    #[must_use]
+    pub(super) fn held_by(&self, record: &RunRecord) -> Self {
+        Self { holder: Some(record.token), ..self.clone() }
     }
 
     /// The incarnation.
@@ -284,6 +304,7 @@ impl JobLog {
     /// # Errors
     /// When the storage fails: whether the manifest is in the log, or will be, is then unknown.
     pub async fn put(&self, manifest: &Manifest) -> Result<PutOutcome, LogError> {
+        self.check_held(manifest.generation).await?;
         let path = self.entry_path(manifest.slot);
         let content = Bytes::from(envelope::encode(manifest)?);
         match self.create(&path, &content).await? {
@@ -301,6 +322,20 @@ impl JobLog {
         }
         let permit = CommitPermit { attempt: manifest.attempt, slot: manifest.slot };
         self.unless_superseded(manifest, PutOutcome::Durable(permit)).await
+    }
+
+    /// Generations are never deleted: without the one that this process took, what is there now is another log, or none.
+    pub(super) async fn check_held(&self, own: Generation) -> Result<(), LogError> {
+        let Some(holder) = self.holder else { return Ok(()) };
+        let path = self.generation_path(own);
+        let found = self.storage.read(&path).await?;
+        let is_ours = found.is_some_and(|bytes| serde_json::from_slice::<RunRecord>(&bytes).is_ok_and(|record| record.token == holder));
+        if is_ours { Ok(()) } else { Err(self.removed(path)) }
+    }
+
+    /// What this process has put is not there any more.
+    pub(super) fn removed(&self, path: String) -> LogError {
+        LogError::Removed { job: self.job.clone(), path, storage: self.storage.describe() }
     }
 
     fn found_in_slot(&self, ours: &Manifest, path: &str, found: &Bytes) -> Result<(SlotHolder, Arc<Manifest>), LogError> {

@@ -41,6 +41,15 @@ pub trait Participants: Send + Sync {
     /// Called before a failed commit is tried again, so that the job's state can show it. By default nothing.
     fn commit_retried(&self, _sink: &str, _error: &Error, _tries: u32) {}
 
+    /// Where output of an incarnation is visible, if there is some and a sink knows it for its own: asked before the first start of a job. By
+    /// default nothing is known.
+    ///
+    /// # Errors
+    /// When it could not be looked for.
+    async fn visible_output(&self, _job: &JobId) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
+
     /// Rolls back what dead runs left behind in all sinks. Idempotent; what is not there is no error.
     ///
     /// # Errors
@@ -96,6 +105,10 @@ pub trait LastResource: Send + Sync {
     /// # Errors
     /// See [`LastResourceError`].
     async fn commit(&self, checkpoint: Attempt) -> Result<(), LastResourceError>;
+
+    /// Returns when readers see what was committed, as far as that can be found out: a job that says that it has ended has shown its output. By
+    /// default at once.
+    async fn settled(&self) {}
 }
 
 /// What the pipeline contributes to a recovery.

@@ -260,6 +260,12 @@ pub trait TwoPhaseSink: Send + Sync {
 
     /// Deletes what runs of this job of a generation below `below` left, prepared or not, except what `keep` names.
     async fn clean_up(&self, job: &str, below: u64, keep: &[Value]) -> Result<(), Error>;
+
+    /// Where output of this job is visible, if there is some. Asked before a job begins for the first time: if there is some, the job has run before
+    /// and its checkpoints are lost, which is refused. By default nothing is known.
+    async fn visible_output(&self, _job: &str) -> Result<Option<String>, Error> {
+        Ok(None)
+    }
 }
 
 /// A kind of sink that job files can name as `type`.

@@ -209,7 +209,9 @@ impl Refusal {
 
 fn older_sentence(older: Option<Slot>) -> String {
     match older {
-        Some(slot) => format!("slot {slot} before it is intact: going back to it may show output again, so it is only done on request"),
+        Some(slot) => {
+            format!("slot {slot} before it is intact: going back to it may show output again, so it is only done with --older-than-damaged")
+        }
         None => "no intact checkpoint is left: start again with --fresh".to_owned(),
     }
 }

@@ -63,6 +63,14 @@ pub enum Damage {
         /// Job and slot that it names.
         says: String,
     },
+    /// Intact, but a state file that it names is not.
+    #[error("its state file {path} {problem}")]
+    StateFile {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
 }
 
 /// A checksum of a state file, written as `xxh3:0123456789abcdef`.

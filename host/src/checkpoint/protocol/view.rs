@@ -31,6 +31,13 @@ impl LogView {
         Self { job, entries }
     }
 
+    /// Takes an entry for damaged, as by what its manifest names.
+    pub fn mark_damaged(&mut self, slot: Slot, damage: Damage) {
+        if let Some(entry) = self.entries.get_mut(&slot) {
+            entry.content = Err(damage);
+        }
+    }
+
     /// Whether nothing was ever put.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::super::log::{JobLog, LogError};
 use super::super::protocol::fork::StartFrom;
-use super::super::protocol::{Attempt, ForkIntent, Generation, Manifest, StateFile, envelope, retain};
+use super::super::protocol::{Attempt, ForkIntent, Generation, Manifest, Slot, StateFile, envelope, retain};
 use super::{FilesAt, StartError, StartRequest};
 
 /// The manifest that `intent` restores, with its state files in the fork's own folder; `None` for a fresh start.
@@ -72,7 +72,7 @@ async fn copy_files(request: &StartRequest<'_>, own: &JobLog, generation: Genera
             Some(path) => path.clone(),
             None => {
                 let path = format!("{folder}/restored-{number}");
-                let content = read_checked(&from, file).await?;
+                let content = read_checked(&from, file, manifest.slot).await?;
                 own.storage().write(&path, vec![content]).await.map_err(LogError::from)?;
                 copied.insert(file.path.clone(), path.clone());
                 path
@@ -83,11 +83,11 @@ async fn copy_files(request: &StartRequest<'_>, own: &JobLog, generation: Genera
     Ok(adopted)
 }
 
-async fn read_checked(from: &FilesAt, file: &StateFile) -> Result<Bytes, StartError> {
+async fn read_checked(from: &FilesAt, file: &StateFile, slot: Slot) -> Result<Bytes, StartError> {
     let path = if from.folder.is_empty() { file.path.clone() } else { format!("{}/{}", from.folder.trim_end_matches('/'), file.path) };
     let content = from.storage.read(&path).await.map_err(LogError::from)?;
     match (file.problem(content.as_ref()), content) {
         (None, Some(content)) => Ok(content),
-        (problem, _) => Err(StartError::StateFile { path, problem: problem.unwrap_or("is missing") }),
+        (problem, _) => Err(StartError::StateFile { path, slot, problem: problem.unwrap_or("is missing") }),
     }
 }

@@ -8,6 +8,11 @@ use super::super::participants::LastResourceError;
 use super::super::protocol::fork::StartRefusal;
 use super::super::protocol::{Damage, JobId, Refusal, Slot};
 
+/// What helps when a state file of a checkpoint is damaged.
+pub const OTHER_CHECKPOINTS: &str = "put it back from a copy; or find out with `waterwheel checkpoint verify` which checkpoints are intact, and \
+     start from the newest of them with --older-than-damaged, or from one of them with --from-checkpoint NUMBER --allow-duplicate-output: output \
+     after it is written again";
+
 /// Why a start failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -56,7 +61,7 @@ pub enum StartError {
     },
     /// A fork was refused because what it replaces cannot be read.
     #[error(
-        "{path}, which is to be replaced, is damaged: {damage}; what it prepared would be lost. Repair it, or say --take-over-prefix to leave that out"
+        "{path}, which is to be replaced, is damaged: {damage}; what it prepared would be lost. Repair it, or say --older-than-damaged to leave that out"
     )]
     ReplacedDamaged {
         /// The file.
@@ -97,12 +102,26 @@ pub enum StartError {
         path: String,
     },
     /// A state file of the manifest to restore is gone or damaged.
-    #[error("the state file {path} of the checkpoint to restore {problem}: name another checkpoint with --from-checkpoint")]
+    #[error("the state file {path} of checkpoint {slot}, which is to be restored, {problem}; {OTHER_CHECKPOINTS}")]
     StateFile {
         /// The file.
         path: String,
+        /// The checkpoint.
+        slot: Slot,
         /// `is missing`, or what is wrong with it.
         problem: &'static str,
+    },
+    /// Output of the job is there, and its log is not.
+    #[error(
+        "job {job} has no checkpoints in {storage} and would begin, but output of it is there: {output}. Its checkpoints were deleted, or are elsewhere (execution.checkpointing.dir): point the job at them; or move the output away; or say --fresh to write all records again beside it"
+    )]
+    OutputWithoutLog {
+        /// The job.
+        job: JobId,
+        /// Where its checkpoints were looked for.
+        storage: String,
+        /// Where output of it was found.
+        output: String,
     },
     /// The pipeline refused (positions, plan).
     #[error(transparent)]

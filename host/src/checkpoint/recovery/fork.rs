@@ -18,7 +18,7 @@ pub(super) async fn begin(starter: &mut Starter, request: &StartRequest<'_>, any
     if let BeforeClosing::ClosedByAnother(by) = before_closing(&view, &fork.id) {
         return Err(StartError::ReplacedByAnother { old: view.job.clone(), by });
     }
-    let generation = starter.take_generation(&own).await?;
+    let (own, generation) = starter.take_generation(&own).await?;
     let restored = adopt::restored(request, &own, generation, &fork.intent).await?;
     refuse_early(request, &view, restored.as_deref())?;
     let closed = close(request, &old, &view, &fork, generation).await?;
@@ -144,7 +144,8 @@ async fn replaced(
             Ok((Some(replaced), named))
         }
         AfterClosing::NotClosed { newest } => Err(StartError::OldJobMoved { old: fork.closes.clone(), newest }),
-        AfterClosing::Damaged { .. } | AfterClosing::MarkerElsewhere if take_over => Ok((None, named)),
+        AfterClosing::Damaged { .. } if take_over || request.options.older_than_damaged => Ok((None, named)),
+        AfterClosing::MarkerElsewhere if take_over => Ok((None, named)),
         AfterClosing::Damaged { path, damage } => Err(StartError::ReplacedDamaged { path, damage }),
         // An earlier run of this fork may have got as far as its own marker: then its log says what counts.
         AfterClosing::MarkerElsewhere => match &marker {

@@ -16,10 +16,11 @@ mod error;
 mod fork;
 mod incarnation;
 mod own_log;
+mod state_files;
 
 use std::sync::Arc;
 
-pub use error::StartError;
+pub use error::{OTHER_CHECKPOINTS, StartError};
 
 use super::commit::Run;
 use super::failpoints::crash_point;
@@ -154,13 +155,15 @@ pub enum Started {
 pub struct Starter {
     record: RunRecord,
     held: Option<(JobLog, Generation)>,
+    /// Whether a start of this process has put an entry: its log is never empty again.
+    has_run: bool,
 }
 
 impl Starter {
     /// A starter for a process that has not started the job yet.
     #[must_use]
     pub fn new(environment: &dyn Environment) -> Self {
-        Self { record: RunRecord::new(environment), held: None }
+        Self { record: RunRecord::new(environment), held: None, has_run: false }
     }
 
     /// The generation that was taken last, once there is one.
@@ -177,15 +180,27 @@ impl Starter {
     /// # Errors
     /// See [`StartError`]: each says what to do; where [`StartError::retry_helps`], call again.
     pub async fn start(&mut self, request: &StartRequest<'_>) -> Result<Started, StartError> {
-        if let Some((log, _)) = &self.held {
-            let log = log.clone();
+        let started = self.start_somewhere(request).await?;
+        self.has_run = true;
+        Ok(started)
+    }
+
+    async fn start_somewhere(&mut self, request: &StartRequest<'_>) -> Result<Started, StartError> {
+        if let Some((log, own)) = &self.held {
+            let (log, own) = (log.clone(), *own);
+            if self.has_run {
+                log.check_held(own).await?;
+            }
             let view = log.read().await?;
             if !view.is_empty() {
                 if let Some(finished) = preflight(request, &log).await.map_err(replaced_while_running)? {
                     return Ok(finished);
                 }
-                let generation = self.take_generation(&log).await?;
+                let (log, generation) = self.take_generation(&log).await?;
                 return own_log::begin(request, log, generation, None).await.map_err(replaced_while_running);
+            }
+            if self.has_run {
+                return Err(log.removed(format!("the log {}", log.job())).into());
             }
         }
         let found = incarnation::newest(request).await?;
@@ -194,14 +209,15 @@ impl Starter {
                 if let Some(finished) = preflight(request, &found.log).await? {
                     return Ok(finished);
                 }
-                let generation = self.take_generation(&found.log).await?;
-                own_log::begin(request, found.log, generation, None).await
+                let (log, generation) = self.take_generation(&found.log).await?;
+                own_log::begin(request, log, generation, None).await
             }
             StartPlan::ContinueFork(fork) | StartPlan::Fork(fork) => Box::pin(fork::begin(self, request, &found.log, fork)).await,
         }
     }
 
-    async fn take_generation(&mut self, log: &JobLog) -> Result<Generation, StartError> {
+    /// Takes a generation, and gives the log to write to with it.
+    async fn take_generation(&mut self, log: &JobLog) -> Result<(JobLog, Generation), StartError> {
         let own = self.held.as_ref().filter(|(held, _)| held.job() == log.job()).map(|(_, generation)| *generation);
         let generation = match own {
             None => log.take_generation(&self.record).await?,
@@ -210,9 +226,10 @@ impl Starter {
                 Claimed::Superseded(newer) => return Err(StartError::Superseded(newer)),
             },
         };
+        let log = log.held_by(&self.record);
         self.held = Some((log.clone(), generation));
         crash_point("recovery::after-generation");
-        Ok(generation)
+        Ok((log, generation))
     }
 }
 
@@ -232,7 +249,7 @@ fn replaced_while_running(error: StartError) -> StartError {
 async fn preflight(request: &StartRequest<'_>, log: &JobLog) -> Result<Option<Started>, StartError> {
     let marker = request.marker().await?;
     let newest_generation = log.newest_generation().await?;
-    let view = log.read().await?;
+    let view = own_log::read_log(request, log).await?;
     match own_log::decide_now(request, log, &view, newest_generation, &marker) {
         Decision::Refuse(refusal) if request.last_resource.is_some() && refusal.may_be_a_late_marker() => {
             tracing::info!(%refusal, "the marker lags behind the log: what counts is decided once all transactions are complete");

@@ -8,12 +8,12 @@ use super::super::failpoints::crash_point;
 use super::super::log::{CommitPermit, JobLog, PutOutcome};
 use super::super::participants::Leftovers;
 use super::super::protocol::decide::{Facts, decide};
-use super::super::protocol::fork::Fork;
+use super::super::protocol::fork::{Fork, StartFrom};
 use super::super::protocol::{
     Attempt, CommittedPoint, Decision, Generation, JobSnapshot, Line, LogView, Manifest, ManifestKind, Marker, MarkerState, MarkerView,
     Replaced, RestorePlan, SourceState,
 };
-use super::{Origin, Recovered, StartError, StartRequest, Started};
+use super::{Origin, Recovered, StartError, StartRequest, Started, state_files};
 
 /// What a fork's manifest 0 takes over; worked out after the old log was closed.
 pub(super) struct Inheritance {
@@ -92,7 +92,7 @@ async fn take_position(
     let mut resolved: Option<BTreeMap<String, SourceState>> = None;
     loop {
         let marker = request.marker().await?;
-        let view = log.read().await?;
+        let view = read_log(request, &log).await?;
         let decision = if inheritance.is_some() && view.is_empty() {
             // The marker is still the old job's: `after_closing` has looked at it.
             Decision::NewJob
@@ -108,6 +108,18 @@ async fn take_position(
             Decision::Restore(plan) => Some(plan),
         };
         let decided = plan.as_ref().map(|plan| Arc::clone(&plan.manifest));
+        let possible = match (&plan, inheritance) {
+            (Some(plan), _) => state_files::check_there(&log, &plan.manifest).await,
+            (None, None) => refuse_output_without_log(request, &log).await,
+            (None, Some(_)) => Ok(()),
+        };
+        if let Err(refusal) = possible {
+            // Another run may have gone on meanwhile, and deleted what it does not need.
+            if read_log(request, &log).await? == view {
+                return Err(refusal);
+            }
+            continue;
+        }
         let run = empty_run(request, log.clone(), generation, &view, plan.as_ref(), &marker);
         let own = match &plan {
             Some(plan) => copy_of(request, &run, plan)?,
@@ -132,6 +144,24 @@ async fn take_position(
                 tracing::info!(slot = %own.slot, generation = %other.generation, "the slot was taken meanwhile; deciding again");
             }
         }
+    }
+}
+
+/// The log as it counts for this start.
+pub(super) async fn read_log(request: &StartRequest<'_>, log: &JobLog) -> Result<LogView, StartError> {
+    let view = log.read().await?;
+    if request.options.older_than_damaged { state_files::with_their_damage(log, view).await } else { Ok(view) }
+}
+
+/// A job that begins has no output yet. If there is some, its checkpoints are missing, and it would be written again.
+async fn refuse_output_without_log(request: &StartRequest<'_>, log: &JobLog) -> Result<(), StartError> {
+    if request.from != StartFrom::Latest {
+        return Ok(());
+    }
+    let output = request.participants.visible_output(log.job()).await.map_err(StartError::Pipeline)?;
+    match output {
+        None => Ok(()),
+        Some(output) => Err(StartError::OutputWithoutLog { job: log.job().clone(), storage: log.storage().describe(), output }),
     }
 }
 

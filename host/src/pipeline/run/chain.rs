@@ -245,6 +245,11 @@ impl Chain {
         Ok(snapshots)
     }
 
+    /// The next snapshot of an operator replaces the files before it.
+    pub(super) fn begin_anew(&mut self, uid: &str) {
+        self.nodes.iter_mut().filter(|node| &*node.uid == uid).for_each(|node| node.whole_snapshot = true);
+    }
+
     /// The task has waited for its input.
     pub(super) fn idle(&self, time: Duration) {
         self.nodes.iter().take(1).for_each(|head| head.metrics.idle(time));

@@ -45,7 +45,7 @@ pub(super) async fn run(job: Job, folder: StateFolder, checkpoint: u64, events: 
     let (uid, subtask) = (job.uid.clone(), job.subtask);
     let event = match fold(&job, &folder, checkpoint).await {
         Ok(base) => Event::Compacted { uid, subtask, folded: job.files, base },
-        Err(error) => Event::CompactionFailed { uid, subtask, reason: error.chain() },
+        Err(error) => Event::CompactionFailed { uid, subtask, reason: error.chain(), damaged: !error.retry_helps() },
     };
     // Without a receiver the run has ended, and a later run deletes the file.
     let _gone = events.send(event).await;

@@ -218,7 +218,7 @@ impl Coordinator<'_> {
                     tracing::debug!(operator = uid, subtask, files = folded.len(), ?compacted, "state files were folded");
                 }
             }
-            Event::CompactionFailed { uid, subtask, reason } => {
+            Event::CompactionFailed { uid, subtask, reason, damaged: false } => {
                 self.progress.compacting.remove(&(uid.clone(), subtask));
                 tracing::warn!(
                     operator = uid,
@@ -226,6 +226,17 @@ impl Coordinator<'_> {
                     reason,
                     "state files could not be folded; the chain stays as it is until the next try"
                 );
+            }
+            Event::CompactionFailed { uid, subtask, reason, damaged: true } => {
+                self.progress.compacting.remove(&(uid.clone(), subtask));
+                let sentence =
+                    format!("the newest checkpoints cannot be restored, and the next one takes the whole state of {uid}: {reason}");
+                tracing::warn!(subtask, "{sentence}");
+                self.status.warn(&sentence);
+                for task in &self.tasks {
+                    // A task that has failed is noticed where tasks are joined.
+                    let _gone = task.commands.send(Command::BeginChainAnew(uid.clone(), subtask)).await;
+                }
             }
         }
         Ok(None)

@@ -3,7 +3,7 @@
 use super::status::StatusWriter;
 use crate::Error;
 use crate::checkpoint::participants::{LastResource, Leftovers, Participants, StartHooks};
-use crate::checkpoint::protocol::{Manifest, OutputGuarantee, PlanPart, PlanRevision, PreparedWork, SourceState, SplitState};
+use crate::checkpoint::protocol::{JobId, Manifest, OutputGuarantee, PlanPart, PlanRevision, PreparedWork, SourceState, SplitState};
 use crate::pipeline::plan::{NodeKind, Plan, SinkNode};
 use crate::sink::{Transactions, TwoPhaseSink};
 use crate::source::Source;
@@ -99,6 +99,16 @@ impl Participants for PlanParties {
 
     fn commit_retried(&self, _sink: &str, error: &Error, tries: u32) {
         self.status.warn(&format!("{} (tried {tries} times, and tried again)", error.chain()));
+    }
+
+    async fn visible_output(&self, job: &JobId) -> Result<Option<String>, Error> {
+        for (uid, two_phase) in self.two_phase() {
+            let found = two_phase.visible_output(job.as_str()).await.map_err(|error| error.within(format!("sink {uid}")))?;
+            if let Some(found) = found {
+                return Ok(Some(format!("{found} (sink {uid})")));
+            }
+        }
+        Ok(None)
     }
 
     async fn clean_up(&self, leftovers: &Leftovers<'_>) -> Result<(), Error> {

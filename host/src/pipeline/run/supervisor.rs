@@ -276,9 +276,8 @@ impl Supervisor {
                 RunError::Superseded(_) | RunError::ForkedBy { .. } => Ok(JobEnd::Superseded(error.to_string())),
                 RunError::LastResource(LastResourceError::Refused(sentence)) => Err(Error::user(sentence)),
                 RunError::CommitFailed { .. } | RunError::UnknownSink { .. } => Err(Error::external(error.to_string()).with_retry(false)),
-                RunError::Recover(_) | RunError::NotDurable(_) | RunError::Log(_) | RunError::LastResource(_) => {
-                    Err(Error::external(error.to_string()))
-                }
+                RunError::Log(error) => Err(Error::external(error.to_string()).with_retry(error.retry_helps())),
+                RunError::Recover(_) | RunError::NotDurable(_) | RunError::LastResource(_) => Err(Error::external(error.to_string())),
             },
         }
     }
@@ -393,7 +392,7 @@ fn spawn(
         if events.send(Event::Ready).await.is_err() {
             return Ok(());
         }
-        Task { chain, commands, reports }.run(head).await
+        Task { subtask, chain, commands, reports }.run(head).await
     });
     TaskHandle { commands: command_sender, source }
 }

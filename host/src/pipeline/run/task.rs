@@ -24,6 +24,8 @@ pub(super) enum Command {
     AddSplits(Vec<Split>),
     /// A checkpoint was completed.
     Completed(u64),
+    /// The state files of an operator's subtask are damaged: the next snapshot is a whole one.
+    BeginChainAnew(String, u32),
     /// The job has ended: let go of everything.
     Close,
 }
@@ -93,6 +95,7 @@ pub(super) struct GateHead {
 
 /// A task of a run.
 pub(super) struct Task {
+    pub(super) subtask: u32,
     pub(super) chain: Chain,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) reports: mpsc::Sender<Report>,
@@ -140,6 +143,7 @@ impl Task {
             match woken {
                 Woken::Command(None | Some(Command::Close)) => return self.chain.close().await,
                 Woken::Command(Some(Command::GiveUp(sequence))) => self.chain.give_up(sequence),
+                Woken::Command(Some(Command::BeginChainAnew(uid, subtask))) => self.begin_chain_anew(&uid, subtask),
                 Woken::Command(Some(Command::AddSplits(splits))) => head.add_splits(splits).await?,
                 Woken::Command(Some(Command::Trigger(barrier))) => {
                     self.emit(&mut batch, &mut head).await?;
@@ -162,6 +166,12 @@ impl Task {
                 }
             }
             tokio::task::consume_budget().await;
+        }
+    }
+
+    fn begin_chain_anew(&mut self, uid: &str, subtask: u32) {
+        if subtask == self.subtask {
+            self.chain.begin_anew(uid);
         }
     }
 
@@ -201,8 +211,11 @@ impl Task {
         let mut aligning_since = None;
         loop {
             while let Ok(command) = self.commands.try_recv() {
-                if matches!(command, Command::Close) {
-                    return self.chain.close().await;
+                match command {
+                    Command::Close => return self.chain.close().await,
+                    Command::BeginChainAnew(uid, subtask) => self.begin_chain_anew(&uid, subtask),
+                    // To sources.
+                    Command::Trigger(_) | Command::GiveUp(_) | Command::AddSplits(_) | Command::Completed(_) => {}
                 }
             }
             self.tick_if_due().await?;
@@ -216,6 +229,10 @@ impl Task {
                         biased;
                         command = self.commands.recv() => match command {
                             None | Some(Command::Close) => return self.chain.close().await,
+                            Some(Command::BeginChainAnew(uid, subtask)) => {
+                                self.begin_chain_anew(&uid, subtask);
+                                continue;
+                            }
                             Some(_) => continue,
                         },
                         arrival = head.gate.next() => arrival.map_err(disconnected)?,

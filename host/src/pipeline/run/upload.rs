@@ -5,6 +5,7 @@ use super::channel::Barrier;
 use super::event_time::keep_watermark;
 use super::task::{Report, SourceSnapshot, TaskId, TaskSnapshot};
 use crate::checkpoint::protocol::{ChainChange, Checksum, KeyGroupRange, SinkWork, StateFile, StateFileKind, SubtaskDraft};
+use crate::checkpoint::recovery::OTHER_CHECKPOINTS;
 use crate::checkpoint::storage::{CheckpointStorage, StorageError, StorageErrorClass};
 use bytes::Bytes;
 use serde_json::Value;
@@ -46,8 +47,8 @@ pub(super) enum Event {
     UploadFailed(String),
     /// A base that folds the first files of a subtask's chain is durable.
     Compacted { uid: String, subtask: u32, folded: Vec<StateFile>, base: StateFile },
-    /// A compaction failed; the chain stays as it is.
-    CompactionFailed { uid: String, subtask: u32, reason: String },
+    /// A compaction failed; the chain stays as it is. If it is damaged it is to begin anew.
+    CompactionFailed { uid: String, subtask: u32, reason: String, damaged: bool },
 }
 
 /// Where the state files of a task go.
@@ -162,15 +163,10 @@ impl Uploader {
 pub(super) async fn read_state_file(storage: &dyn CheckpointStorage, file: &StateFile) -> Result<Bytes, crate::Error> {
     let place = || format!("state file {} in {}", file.path, storage.describe());
     let found = storage.read(&file.path).await.map_err(|error| storage_error(&error))?;
-    let content = found.ok_or_else(|| {
-        let advice = "restore it from a backup, or start from another checkpoint with --from-checkpoint";
-        crate::Error::external(format!("{} is missing; {advice}", place())).with_retry(false)
-    })?;
+    let damaged = |what: String| crate::Error::external(format!("{} {what}; {OTHER_CHECKPOINTS}", place())).with_retry(false);
+    let content = found.ok_or_else(|| damaged("is missing".into()))?;
     if content.len() as u64 != file.bytes || Checksum::of(&content) != file.checksum {
-        let advice = "restore it from a backup, or start from another checkpoint with --from-checkpoint";
-        let sizes = format!("{} of {} bytes", content.len(), file.bytes);
-        return Err(crate::Error::external(format!("{} is damaged ({sizes}, checksum {}); {advice}", place(), Checksum::of(&content)))
-            .with_retry(false));
+        return Err(damaged(format!("is damaged ({} of {} bytes, checksum {})", content.len(), file.bytes, Checksum::of(&content))));
     }
     Ok(content)
 }

@@ -74,7 +74,7 @@ struct FileSink {
 }
 
 /// Runs on a thread that may block.
-async fn blocking(run: impl FnOnce() -> Result<(), Error> + Send + 'static) -> Result<(), Error> {
+async fn blocking<T: Send + 'static>(run: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     spawn_blocking(run).await.map_err(|error| Error::internal("work on files did not end").caused_by(error))?
 }
 
@@ -126,6 +126,12 @@ impl TwoPhaseSink for FileSink {
         let leftovers = Leftovers { uid: self.uid.clone(), job: job.to_owned(), below, keep, in_progress_only: false };
         let root = self.settings.root.clone();
         blocking(move || leftovers.delete(&root)).await
+    }
+
+    async fn visible_output(&self, job: &str) -> Result<Option<String>, Error> {
+        let (root, uid, job) = (self.settings.root.clone(), self.uid.clone(), job.to_owned());
+        let found = blocking(move || prepared::find_visible(&root, &uid, &job)).await?;
+        Ok(found.map(|path| path.display().to_string()))
     }
 }
 

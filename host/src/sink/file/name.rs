@@ -47,7 +47,11 @@ impl PartName {
     /// The parts of a hidden name; none for a name that is not of a hidden file of a file sink.
     pub(super) fn parse_hidden(name: &str) -> Option<Self> {
         let name = name.strip_prefix('.')?;
-        let name = name.strip_suffix(IN_PROGRESS).or_else(|| name.strip_suffix(PENDING))?;
+        Self::parse_visible(name.strip_suffix(IN_PROGRESS).or_else(|| name.strip_suffix(PENDING))?)
+    }
+
+    /// The parts of a visible name; none for a name that is not of a file of a file sink.
+    pub(super) fn parse_visible(name: &str) -> Option<Self> {
         let (uid, rest) = name.strip_prefix(HEAD)?.split_once('@')?;
         let (rest, last) = rest.rsplit_once('-')?;
         let (counter, extension) = last.split_once('.')?;
@@ -122,6 +126,7 @@ mod tests {
                 assert_eq!(PartName::parse_hidden(&hidden), Some(name.clone()), "{hidden}");
             }
             assert_eq!(PartName::parse_hidden(&name.visible()), None);
+            assert_eq!(PartName::parse_visible(&name.visible()), Some(name.clone()));
         }
         assert_eq!(name("out", "orders.2").visible(), "part-out@orders.2-00003-000012-000000007.jsonl.gz");
     }

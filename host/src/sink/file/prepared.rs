@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// A pending file: where it is, where it goes, and how the result is known again. Both paths are absolute, in one folder.
@@ -33,12 +34,11 @@ impl Prepared {
     }
 
     fn from_value(value: &Value) -> Result<Self, Error> {
-        let prepared: Self = serde_json::from_value(value.clone())
-            .map_err(|error| Error::internal(format!("{value} is not prepared work of a file sink")).caused_by(error))?;
+        let prepared: Self = serde_json::from_value(value.clone()).map_err(|error| foreign(value).caused_by(error))?;
         let name = prepared.pending.file_name().and_then(|name| name.to_str()).and_then(PartName::parse_hidden);
         let target = name.map(|name| prepared.pending.with_file_name(name.visible()));
         if target.as_ref() != Some(&prepared.target) {
-            return Err(Error::internal(format!("{value} is not prepared work of a file sink: its names do not belong together")));
+            return Err(foreign(value));
         }
         Ok(prepared)
     }
@@ -47,6 +47,14 @@ impl Prepared {
     pub(super) fn from_values(values: &[Value]) -> Result<Vec<Self>, Error> {
         values.iter().map(Self::from_value).collect()
     }
+}
+
+/// What another type of sink has prepared under the same uid.
+fn foreign(value: &Value) -> Error {
+    Error::external(format!(
+        "{value} was not prepared by a file sink: give the sink its former type back until the next checkpoint is completed"
+    ))
+    .with_retry(false)
 }
 
 /// Makes pending files visible and durable, in order. What was made visible before, and is still as it was written, counts.
@@ -147,32 +155,16 @@ pub(super) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Deletes them in a folder and those below it; symbolic links are not followed, and no folder is deleted.
+    /// Deletes them in a folder and those below it; no folder is deleted.
     pub(super) fn delete(&self, folder: &Path) -> Result<(), Error> {
-        let entries = match fs::read_dir(folder) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(failure("list the folder", folder, error)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(|error| failure("list the folder", folder, error))?;
-            let path = entry.path();
-            let kind = match entry.file_type() {
-                Ok(kind) => kind,
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(failure("look at", &path, error)),
-            };
-            // Partitions are never hidden, so no other folder is entered.
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else { continue };
-            if kind.is_dir() && !name.starts_with('.') {
-                self.delete(&path)?;
-            } else if kind.is_file() && self.is_one(name, &path) {
-                disk::remove(&path)?;
+        for_each_file(folder, &mut |name, path| {
+            if self.is_one(name, path) {
+                disk::remove(path)?;
                 tracing::info!(uid = %self.uid, path = %path.display(), "deleted what a dead run left");
             }
-        }
-        Ok(())
+            Ok(ControlFlow::Continue(()))
+        })
+        .map(drop)
     }
 
     fn is_one(&self, name: &str, path: &Path) -> bool {
@@ -183,4 +175,52 @@ impl Leftovers {
             && (PartName::is_in_progress(name) || !self.in_progress_only)
             && !self.keep.contains(path)
     }
+}
+
+/// A visible file that this sink of this job wrote, in a folder or those below it.
+pub(super) fn find_visible(folder: &Path, uid: &str, job: &str) -> Result<Option<PathBuf>, Error> {
+    let mut found = None;
+    let _ended = for_each_file(folder, &mut |name, path| {
+        if PartName::parse_visible(name).is_some_and(|part| part.uid == uid && part.job == job) {
+            found = Some(path.to_owned());
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
+}
+
+/// Whether to look on.
+type Looked = Result<ControlFlow<()>, Error>;
+
+/// Looks at the files in a folder and those below it, until told to break off; symbolic links are not followed.
+fn for_each_file(folder: &Path, look: &mut dyn FnMut(&str, &Path) -> Looked) -> Looked {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(ControlFlow::Continue(())),
+        Err(error) => return Err(failure("list the folder", folder, error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(|error| failure("list the folder", folder, error))?;
+        let path = entry.path();
+        let kind = match entry.file_type() {
+            Ok(kind) => kind,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(failure("look at", &path, error)),
+        };
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        // Partitions are never hidden, so no other folder is entered.
+        let looked = if kind.is_dir() && !name.starts_with('.') {
+            for_each_file(&path, look)?
+        } else if kind.is_file() {
+            look(name, &path)?
+        } else {
+            continue;
+        };
+        if looked.is_break() {
+            return Ok(looked);
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }

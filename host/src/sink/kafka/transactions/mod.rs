@@ -8,12 +8,14 @@
 //! - [`epochs`]: who waits for whom, without I/O;
 //! - [`owner`]: the thread that makes the calls of one producer;
 //! - [`marker`]: the topic of markers;
-//! - [`loss`]: what the client's errors mean.
+//! - [`loss`]: what the client's errors mean;
+//! - [`settle`]: waits until readers see what was committed.
 
 mod epochs;
 mod loss;
 pub(in crate::sink::kafka) mod marker;
 mod owner;
+mod settle;
 mod watch;
 
 pub(super) use loss::is_refused;
@@ -447,6 +449,10 @@ impl LastResource for KafkaTransactions {
             Err(error @ LastResourceError::Unknown(_)) => Err(error),
             Err(error) => Err(inner.lose(loss_of_error(error)).into()),
         }
+    }
+
+    async fn settled(&self) {
+        settle::settled(&self.0).await;
     }
 }
 
