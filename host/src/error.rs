@@ -62,7 +62,11 @@ impl Error {
     /// Puts words before the message: which part of the job it happened in.
     #[must_use]
     pub fn within(mut self, place: impl fmt::Display) -> Self {
-        self.message = format!("{place}: {}", self.message);
+        let place = format!("{place}: ");
+        // Whoever raised it may have said so already.
+        if !self.message.starts_with(&place) {
+            self.message.insert_str(0, &place);
+        }
         self
     }
 
@@ -78,15 +82,24 @@ impl Error {
 
     /// The message and those of all errors below it, joined by `: `.
     pub fn chain(&self) -> String {
-        let mut text = self.message.clone();
-        let mut below = self.source();
-        while let Some(error) = below {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            below = error.source();
-        }
-        text
+        chain_of(self)
     }
+}
+
+/// The message of an error and those of all errors below it, joined by `: `. A message that ends with the one below it is not followed by
+/// that one again.
+pub fn chain_of(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut below = error.source();
+    while let Some(error) = below {
+        let message = error.to_string();
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        below = error.source();
+    }
+    text
 }
 
 impl fmt::Display for Error {
@@ -98,5 +111,25 @@ impl fmt::Display for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.source.as_deref().map(|error| error as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chain_names_every_cause_once() {
+        let cause = std::io::Error::other("no room");
+        let error = Error::external("cannot write: no room").caused_by(cause);
+        assert_eq!(error.chain(), "cannot write: no room");
+        let outer = Error::external("the job failed").caused_by(error);
+        assert_eq!(outer.chain(), "the job failed: cannot write: no room");
+    }
+
+    #[test]
+    fn a_place_is_named_once() {
+        let error = Error::user("cannot read").within("source a").within("source a").within("job b");
+        assert_eq!(error.to_string(), "job b: source a: cannot read");
     }
 }

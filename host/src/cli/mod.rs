@@ -71,29 +71,34 @@ enum Format {
 
 /// Says what went wrong, and gives the exit code.
 fn fail(message: &str, code: u8) -> ExitCode {
-    eprintln!("waterwheel: {message}");
+    say(&format!("waterwheel: {message}"));
     ExitCode::from(code)
+}
+
+/// Writes a line to the standard error. Whoever reads it may be gone, or the disk behind it full: what a command does and its exit code
+/// do not depend on that, where `eprintln!` would end it with a panic.
+fn say(line: &str) {
+    use std::io::Write;
+    let _gone = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Writes to the standard output. Whoever reads it may have seen enough and be gone.
 fn print(text: &str) -> ExitCode {
     use std::io::Write;
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cannot write to the standard output: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(&format!("cannot write to the standard output: {error}"), 1),
     }
 }
 
 /// Names every fault of a job file, one a line.
 fn report(file: &Path, faults: &Faults) -> ExitCode {
     for fault in &faults.0 {
-        eprintln!("{}: {fault}", file.display());
+        say(&format!("{}: {fault}", file.display()));
     }
     let count = faults.0.len();
-    eprintln!("{count} {}", if count == 1 { "fault" } else { "faults" });
+    say(&format!("{count} {}", if count == 1 { "fault" } else { "faults" }));
     ExitCode::from(WRONG_SPECIFICATION)
 }

@@ -1,13 +1,17 @@
 //! `waterwheel run job.yaml`: one job in the foreground.
 
-use super::fail;
 use super::progress::Progress;
+use super::{fail, say};
 use crate::Host;
+use crate::api::StatusListener;
 use crate::checkpoint::protocol::MissingMarker;
 use crate::checkpoint::recovery::StartOptions;
-use crate::host::{JobControl, JobEnd, SubmitError, SubmitOptions};
+use crate::host::{JobControl, JobEnd, JobHandle, SubmitError, SubmitOptions};
 use crate::pipeline::Connectors;
+use crate::pipeline::job::Draft;
+use crate::pipeline::plan::LoadedPlugins;
 use crate::telemetry::{self, LogFormat};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -95,9 +99,51 @@ async fn run_job(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
         Ok(host) => host,
         Err(error) => return fail(&error.chain(), 1),
     };
-    let job = match host.read_job(&arguments.file) {
-        Ok(job) => job,
-        Err(faults) => return super::report(&arguments.file, &faults),
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return fail(&format!("signals cannot be handled: {error}"), 1),
+    };
+    // Loading plugins and reaching the storage take their time; nothing has begun until then.
+    let started = tokio::select! {
+        biased;
+        started = start(arguments, &host) => started,
+        () = signals.next() => {
+            say(&format!("{}: the job was stopped before it began", arguments.file.display()));
+            return ExitCode::SUCCESS;
+        }
+    };
+    let (handle, listener) = match started {
+        Ok(started) => started,
+        Err(code) => return code,
+    };
+    let control = handle.control();
+    if let Some(listener) = listener {
+        crate::api::serve_status(listener, control.clone(), host.metrics().clone());
+    }
+    let progress = (!arguments.quiet).then(|| Progress::start(control.clone()));
+    let stopping = tokio::spawn(stop_on_signal(signals, control.clone()));
+    let end = handle.wait().await;
+    stopping.abort();
+    if let Some(progress) = progress {
+        progress.end().await;
+    }
+    conclude(&arguments.file, &end, &control)
+}
+
+/// Checks the job and submits it. The address of the status is taken before: a job whose status nobody can see is not begun.
+async fn start(arguments: &Arguments, host: &Host) -> Result<(JobHandle, Option<StatusListener>), ExitCode> {
+    let draft = Draft::read(&arguments.file, host.connectors());
+    if let Some((spec, base)) = draft.spec().filter(|_| !draft.is_right()) {
+        let plugins = LoadedPlugins::of_spec(spec, base, host.plugins()).await;
+        return match draft.into_plan(&plugins) {
+            Ok(_) => Err(fail("a wrong job file has become right while it was read", 1)),
+            Err(faults) => Err(super::report(&arguments.file, &faults)),
+        };
+    }
+    let job = draft.into_job().map_err(|faults| super::report(&arguments.file, &faults))?;
+    let listener = match arguments.status_address {
+        Some(address) => Some(listen(address).await?),
+        None => None,
     };
     let options = SubmitOptions {
         from_checkpoint: arguments.from_checkpoint.clone(),
@@ -111,30 +157,32 @@ async fn run_job(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
             ..StartOptions::default()
         },
     };
-    let signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => return fail(&format!("signals cannot be handled: {error}"), 1),
-    };
-    let handle = match host.submit(&job, options).await {
-        Ok(handle) => handle,
-        Err(SubmitError::Plan(faults)) => return super::report(&arguments.file, &faults),
-        Err(error @ SubmitError::Options(_)) => return fail(&error.to_string(), super::WRONG_SPECIFICATION),
-        Err(error) => return fail(&error.to_string(), 1),
-    };
-    let control = handle.control();
-    if let Some(address) = arguments.status_address
-        && let Err(error) = crate::api::serve_status(address, control.clone(), host.metrics().clone()).await
-    {
-        return fail(&format!("the status cannot be served at {address}: {error}"), 1);
+    let handle = host.submit(&job, options).await.map_err(|error| match error {
+        SubmitError::Plan(faults) => super::report(&arguments.file, &faults),
+        error @ SubmitError::Options(_) => fail(&error.to_string(), super::WRONG_SPECIFICATION),
+        error => fail(&error.to_string(), 1),
+    })?;
+    Ok((handle, listener))
+}
+
+async fn listen(address: SocketAddr) -> Result<StatusListener, ExitCode> {
+    let listener = crate::api::listen(address).await.map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse => {
+                "; another program, perhaps another job, has this address: give another port, or 0 for one that is free"
+            }
+            ErrorKind::AddrNotAvailable => {
+                "; this machine has no such address: 127.0.0.1 is seen from this machine alone, 0.0.0.0 is all it has"
+            }
+            ErrorKind::PermissionDenied => "; give a port above 1023, or this process the right to use it",
+            _ => "",
+        };
+        fail(&format!("the status cannot be served at {address}: {error}{advice}"), 1)
+    })?;
+    if address.port() == 0 {
+        say(&format!("the status is served at http://{}", listener.address()));
     }
-    let progress = (!arguments.quiet).then(|| Progress::start(control.clone()));
-    let stopping = tokio::spawn(stop_on_signal(signals, control.clone()));
-    let end = handle.wait().await;
-    stopping.abort();
-    if let Some(progress) = progress {
-        progress.end().await;
-    }
-    conclude(&arguments.file, &end, &control)
+    Ok(listener)
 }
 
 /// Says how the job ended, and gives the exit code.
@@ -144,23 +192,31 @@ fn conclude(file: &Path, end: &JobEnd, control: &JobControl) -> ExitCode {
     let last = status.checkpoints.latest.completed.as_ref().map_or_else(String::new, |last| format!(", last checkpoint {}", last.id));
     match end {
         JobEnd::Finished => {
-            eprintln!("job {name} has finished{last}");
+            say(&format!("job {name} has finished{last}"));
             ExitCode::SUCCESS
         }
         JobEnd::AlreadyFinished { job, checkpoint } => {
-            eprintln!(
+            say(&format!(
                 "job {name} had finished before (incarnation {job}, checkpoint {checkpoint}): nothing to do; --fresh --allow-duplicate-output begins again"
-            );
+            ));
             ExitCode::SUCCESS
         }
         JobEnd::Stopped => {
-            eprintln!("job {name} was stopped{last}; the same command goes on from there");
+            say(&match (has_checkpoints(control), last.is_empty()) {
+                (false, _) => format!("job {name} was stopped; it keeps no checkpoints, so the same command begins again"),
+                (true, true) => format!("job {name} was stopped; the same command goes on from its newest checkpoint"),
+                (true, false) => format!("job {name} was stopped{last}; the same command goes on from there"),
+            });
             ExitCode::SUCCESS
         }
         JobEnd::Cancelled => fail(&format!("job {name} was cancelled{last}"), INTERRUPTED),
         JobEnd::Superseded(message) => fail(message, SUPERSEDED),
         JobEnd::Failed(error) => fail(&format!("{}: job {name} failed: {}", file.display(), error.chain()), 1),
     }
+}
+
+fn has_checkpoints(control: &JobControl) -> bool {
+    control.plan().settings.checkpointing.is_some()
 }
 
 /// Where compiled plugins are kept when nobody says: the user's cache folder.
@@ -192,11 +248,17 @@ impl Signals {
 /// The first signal stops the job with a last checkpoint, the second one ends the process at once.
 async fn stop_on_signal(mut signals: Signals, control: JobControl) {
     signals.next().await;
-    eprintln!("stopping with a last checkpoint; a second signal ends at once");
+    let has_checkpoints = has_checkpoints(&control);
+    let how = if has_checkpoints { " with a last checkpoint" } else { "" };
+    say(&format!("stopping{how}; a second signal ends at once"));
     let stopping = tokio::spawn(async move { control.stop().await });
     signals.next().await;
     stopping.abort();
-    eprintln!("interrupted: the job goes on from its last completed checkpoint when it is started again");
+    say(if has_checkpoints {
+        "interrupted: the job goes on from its last completed checkpoint when it is started again"
+    } else {
+        "interrupted: the job keeps no checkpoints, and begins again when it is started again"
+    });
     // Nothing is left to do: what was not completed is rolled back or replayed at the next start, as after a crash.
     #[allow(clippy::exit, reason = "a second signal asks for the end of the process, not of the job")]
     std::process::exit(i32::from(INTERRUPTED));

@@ -2,6 +2,7 @@
 
 mod duration;
 mod fault;
+mod file_url;
 mod options;
 mod size;
 mod structure;
@@ -9,7 +10,8 @@ mod suggest;
 
 pub use duration::Span;
 pub use fault::{Fault, Faults};
+pub(crate) use file_url::relative as relative_file_url;
 pub use options::parse_options;
 pub use size::Size;
-pub use structure::check;
+pub use structure::{check, fault_of};
 pub use suggest::{closest, unknown};

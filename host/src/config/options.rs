@@ -1,10 +1,10 @@
 //! Options of a component from their JSON: typed, and with every fault at once.
 
+use super::structure::fault_of;
 use super::{Fault, check};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use serde_path_to_error::Segment;
 
 /// Reads options. Their type should deny unknown fields, so that a misspelt one is a fault. `null` is no options.
 ///
@@ -18,14 +18,7 @@ pub fn parse_options<T: DeserializeOwned + JsonSchema>(options: &Value) -> Resul
         return Err(faults);
     }
     // What the schema cannot tell.
-    serde_path_to_error::deserialize(options).map_err(|error| {
-        let path = error.path().iter().map(|step| match step {
-            Segment::Seq { index } => format!("/{index}"),
-            Segment::Map { key } | Segment::Enum { variant: key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
-            Segment::Unknown => String::new(),
-        });
-        vec![Fault::new(path.collect::<String>(), error.inner().to_string())]
-    })
+    serde_path_to_error::deserialize(options).map_err(|error| vec![fault_of(&error, options)])
 }
 
 #[cfg(test)]
@@ -47,6 +40,8 @@ mod tests {
         size: Option<Size>,
         span: Option<Span>,
         list: Option<Vec<u8>>,
+        /// A number.
+        count: Option<u64>,
         format: Option<Format>,
     }
 
@@ -77,6 +72,21 @@ mod tests {
                 "/span: [] is wrong here: expected a duration such as \"500 ms\" or \"10 min\"",
             ]
         );
+    }
+
+    #[test]
+    fn numbers_beyond_their_range_and_with_a_decimal_point_are_told_with_what_would_be_right() {
+        let fault = |key: &str, value: Value| {
+            let mut options = json!({"path": "a", "other": "b"});
+            options[key] = value;
+            parse_options::<Options>(&options).unwrap_err().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let whole = "write it as a whole number, without a decimal point";
+        assert_eq!(fault("count", json!(5.0)), [format!("/count: 5.0 is wrong here: {whole}")]);
+        assert_eq!(fault("count", json!(1e29)), ["/count: 1e+29 is wrong here: it must be at most 18446744073709551615"]);
+        assert_eq!(fault("count", json!(5.5)), ["/count: 5.5 is wrong here: expected a whole number"]);
+        assert_eq!(fault("count", json!(-1)), ["/count: -1 is wrong here: it must be at least 0"]);
+        assert_eq!(fault("list", json!([1, 2.0])), [format!("/list/1: 2.0 is wrong here: {whole}")]);
     }
 
     #[test]

@@ -2,15 +2,20 @@
 
 use super::{Fault, unknown};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{ValidationError, Validator};
+use jsonschema::paths::Location;
+use jsonschema::{Keyword, ValidationError, Validator};
 use serde_json::Value;
+use serde_path_to_error::Segment;
 
 /// The longest piece of a document that a fault repeats, in characters.
 const SHOWN_CHARACTERS: usize = 60;
 
 /// Every fault of a document against a schema, in the order of the schema.
 pub fn check(schema: &Value, document: &Value) -> Vec<Fault> {
-    match Validator::options().build(schema) {
+    let mut strict = schema.clone();
+    tighten(&mut strict);
+    let schema = &strict;
+    match Validator::options().with_keyword(WHOLE, whole).build(schema) {
         Ok(validator) => {
             let mut faults = Vec::new();
             for error in validator.iter_errors(document) {
@@ -23,6 +28,56 @@ pub fn check(schema: &Value, document: &Value) -> Vec<Fault> {
         }
         Err(error) => vec![Fault::new("", format!("the options cannot be checked, because their schema is not one: {error}"))],
     }
+}
+
+/// The keyword of our own that asks for a whole number: for a JSON schema 5.0 is one too, for the types that are read it is not.
+const WHOLE: &str = "waterwheel-whole";
+
+/// Says what the formats of numbers mean: that they are whole, and their largest values.
+fn tighten(schema: &mut Value) {
+    let members = match schema {
+        Value::Array(elements) => return elements.iter_mut().for_each(tighten),
+        Value::Object(members) => members,
+        _ => return,
+    };
+    let largest = match members.get("format").and_then(Value::as_str) {
+        Some("uint8") => Some(u64::from(u8::MAX)),
+        Some("uint16") => Some(u64::from(u16::MAX)),
+        Some("uint32") => Some(u64::from(u32::MAX)),
+        Some("uint64" | "uint") => Some(u64::MAX),
+        Some("int64" | "int") => Some(i64::MAX.unsigned_abs()),
+        _ => None,
+    };
+    if let Some(largest) = largest {
+        members.entry("maximum").or_insert_with(|| largest.into());
+        members.insert(WHOLE.to_owned(), true.into());
+    }
+    members.values_mut().for_each(tighten);
+}
+
+struct Whole;
+
+impl<'i> Keyword<'i> for Whole {
+    fn validate(&self, instance: &'i Value) -> Result<(), ValidationError<'i>> {
+        if self.is_valid(instance) { Ok(()) } else { Err(ValidationError::custom("write it as a whole number, without a decimal point")) }
+    }
+
+    fn is_valid(&self, instance: &Value) -> bool {
+        // What has no other fault: it is within the range, and not for its fraction of another type.
+        let is_whole = |number: f64| number.fract() == 0.0 && number.abs() < LARGEST_WHOLE;
+        !instance.is_f64() || !instance.as_f64().is_some_and(is_whole)
+    }
+}
+
+/// 2^64: what is larger is beyond every range.
+const LARGEST_WHOLE: f64 = 18_446_744_073_709_551_616.0;
+
+fn whole<'a>(
+    _: &'a serde_json::Map<String, Value>,
+    _: &'a Value,
+    _: Location,
+) -> Result<Box<dyn for<'i> Keyword<'i>>, ValidationError<'a>> {
+    Ok(Box::new(Whole))
 }
 
 /// The keys of an object that may have none; the validator names only the object.
@@ -65,6 +120,7 @@ fn expected(schema: &Value, error: &ValidationError<'_>) -> String {
         ValidationErrorKind::Type { .. } | ValidationErrorKind::Constant { .. } | ValidationErrorKind::Enum { .. } => {
             format!("expected {}", any_of(&alternatives(schema, error)))
         }
+        ValidationErrorKind::Custom { message, .. } => message.clone(),
         ValidationErrorKind::Minimum { limit } => format!("it must be at least {limit}"),
         ValidationErrorKind::Maximum { limit } => format!("it must be at most {limit}"),
         ValidationErrorKind::ExclusiveMinimum { limit } => format!("it must be more than {limit}"),
@@ -157,6 +213,41 @@ fn known_properties<'s>(schema: &'s Value, error: &ValidationError<'_>) -> Vec<&
 fn description<'s>(schema: &'s Value, error: &ValidationError<'_>, property: &str) -> Option<&'s str> {
     let text = owner(schema, error)?.get("properties")?.get(property)?.get("description")?.as_str()?;
     text.split_once(". ").map_or(text.strip_suffix('.'), |(first, _)| Some(first))
+}
+
+/// The fault that reading a type from a document came to, with its path and in words of people.
+pub fn fault_of(error: &serde_path_to_error::Error<serde_json::Error>, document: &Value) -> Fault {
+    let steps = error.path().iter().map(|step| match step {
+        Segment::Seq { index } => format!("/{index}"),
+        Segment::Map { key } | Segment::Enum { variant: key } => member("", key),
+        Segment::Unknown => String::new(),
+    });
+    let path: String = steps.collect();
+    let said = error.inner().to_string();
+    let message = match (said.strip_prefix("invalid ").and_then(|rest| rest.split_once(", expected ")), document.pointer(&path)) {
+        (Some((_, expected)), Some(value)) => format!("{} is wrong here: expected {}", shown(value), in_words(expected)),
+        // Sentences of the types themselves.
+        _ => said,
+    };
+    Fault::new(path, message)
+}
+
+/// What a type expects, as the library that reads it says it, in words of people.
+fn in_words(expected: &str) -> String {
+    match expected {
+        "u8" => "a whole number from 0 to 255".to_owned(),
+        "u16" => "a whole number from 0 to 65535".to_owned(),
+        "u32" => format!("a whole number from 0 to {}", u32::MAX),
+        "u64" | "usize" => format!("a whole number from 0 to {}", u64::MAX),
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a string" | "string" | "a character" => "a text".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object with keys".to_owned(),
+        other if other.starts_with("struct ") => "an object with keys".to_owned(),
+        other => other.to_owned(),
+    }
 }
 
 /// The path of a member of an object.

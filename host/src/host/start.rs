@@ -125,13 +125,17 @@ async fn choice(options: SubmitOptions, checkpointing: bool) -> Result<StartChoi
 async fn manifest_at(path: &str) -> Result<(StartFrom, Option<FilesAt>), SubmitError> {
     let trimmed = path.trim_end_matches('/').trim_end_matches("/_metadata");
     let mut parts = trimmed.rsplitn(3, '/');
-    let (checkpoint, job, root) = (parts.next(), parts.next(), parts.next());
+    let (checkpoint, job, root) = (parts.next(), parts.next().filter(|job| !job.is_empty()), parts.next());
     let (Some(checkpoint), Some(job)) = (checkpoint, job) else {
-        return Err(SubmitError::Options(format!("{path} is no path of a checkpoint: give {{dir}}/{{job}}/chk-{{number}}")));
+        return Err(not_there(path, trimmed));
     };
-    let root = root.unwrap_or(".");
-    if !root.contains("://") && !Path::new(root).is_dir() {
-        return Err(SubmitError::Options(format!("there is no folder {root}, so there is no checkpoint {path}")));
+    let root = match root {
+        None => ".",
+        Some("") => "/",
+        Some(root) => root,
+    };
+    if !trimmed.contains("://") && !Path::new(trimmed).join("_metadata").is_file() {
+        return Err(not_there(path, trimmed));
     }
     let storage: Arc<dyn CheckpointStorage> = storage::open(root, StorageOptions::default()).await?;
     let folder = format!("{job}/{checkpoint}");
@@ -145,6 +149,30 @@ async fn manifest_at(path: &str) -> Result<(StartFrom, Option<FilesAt>), SubmitE
     }
     let files = FilesAt { storage, folder: String::new() };
     Ok((StartFrom::Manifest { manifest: Arc::new(manifest), path: path.to_owned() }, Some(files)))
+}
+
+/// What is said of a path at which there is no checkpoint: what was looked for, and what is there instead.
+fn not_there(path: &str, trimmed: &str) -> SubmitError {
+    let looked_for = format!("there is no checkpoint at {path}: its file {trimmed}/_metadata is not there");
+    let checkpoints = |folder: &Path| {
+        let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut numbers: Vec<u64> = names.filter_map(|name| name.strip_prefix("chk-")?.parse().ok()).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    // The folder itself may be that of the job, and the one above is where others would be.
+    let folders = [Some(Path::new(trimmed)), Path::new(trimmed).parent()];
+    let found = folders.into_iter().flatten().map(|folder| (folder, checkpoints(folder))).find(|(_, numbers)| !numbers.is_empty());
+    SubmitError::Options(match found {
+        Some((folder, numbers)) => {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let names = numbers.iter().map(|number| format!("chk-{number}")).collect::<Vec<_>>().join(", ");
+            format!("{looked_for}; in {} there are {names}", folder.display())
+        }
+        None => format!(
+            "{looked_for}; give the folder of one, {{dir}}/{{job}}/chk-{{number}}, or the number of one of this job, or leave the option out for the newest"
+        ),
+    })
 }
 
 impl From<SubmitError> for Error {

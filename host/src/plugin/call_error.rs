@@ -43,6 +43,11 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Whether a plugin that failed when it was started may be started later: the same memory is as little then.
+    pub fn may_pass_at_start(&self) -> bool {
+        matches!(self, Self::Deadline { .. })
+    }
+
     /// Whether the fault may lie with the load of the machine and not with a record: such a one is tried again before it is believed.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Deadline { .. } | Self::Memory { .. })

@@ -72,7 +72,7 @@ impl InstanceFactory {
         Instance::open(&self.template, &self.around).await.map_err(|error| match error {
             CallError::Host(error) => error.within(format!("operator {uid}")),
             CallError::Returned(sentence) => Error::user(format!("operator {uid}: the plugin refuses its config: {sentence}")),
-            other => Error::user(format!("operator {uid}: the plugin cannot be started: {other}")).with_retry(other.may_pass()),
+            other => Error::user(format!("operator {uid}: the plugin cannot be started: {other}")).with_retry(other.may_pass_at_start()),
         })
     }
 }
@@ -139,6 +139,11 @@ impl Instance {
             }
         };
         Ok(Self { store, lifecycle, logic, side_outputs: around.side_outputs })
+    }
+
+    /// Bytes of memory that it has.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.store.data().limiter.used() as u64
     }
 
     /// The JSON document in which the plugin says what it is.

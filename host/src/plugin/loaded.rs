@@ -38,6 +38,7 @@ struct Loaded {
     digest: Digest,
     world: World,
     description: Description,
+    least_memory_bytes: u64,
     outcome: CompileOutcome,
     template: Arc<Template>,
 }
@@ -136,8 +137,8 @@ async fn load(engine: &PluginEngine, artifact: Artifact) -> Result<Loaded, Error
     };
     let compiled = tokio::task::spawn_blocking(compile).await;
     let (world, outcome, template) = compiled.map_err(|error| Error::internal("compiling stopped").caused_by(error))??;
-    let description = describe(&template).await?;
-    Ok(Loaded { digest, world, description, outcome, template: Arc::new(template) })
+    let (description, least_memory_bytes) = describe(&template).await?;
+    Ok(Loaded { digest, world, description, least_memory_bytes, outcome, template: Arc::new(template) })
 }
 
 /// Links the host's functions and all of WASI 0.2. What a component imports of WASI beyond that traps when it is called.
@@ -188,8 +189,8 @@ fn trap_unlinked(linker: &mut Linker<PluginState>, engine: &wasmtime::Engine, co
     Ok(())
 }
 
-/// Asks a plugin what it is, without any grant.
-async fn describe(template: &Template) -> Result<Description, Error> {
+/// Asks a plugin what it is, without any grant; also how many bytes of memory it has before it is called.
+async fn describe(template: &Template) -> Result<(Description, u64), Error> {
     const NOBODY: &str = "describe";
     let around = Surroundings {
         grants: Grants::new(Capabilities::default(), NOBODY, 0),
@@ -201,10 +202,16 @@ async fn describe(template: &Template) -> Result<Description, Error> {
         config: String::new(),
         environment: String::new(),
     };
-    let told = async { Instance::new(template, &around).await?.describe().await };
-    let text =
-        told.await.map_err(|error: CallError| Error::user(format!("it cannot say what it is: {error}")).with_retry(error.may_pass()))?;
-    Description::parse(&text).map_err(Error::user)
+    let told = async {
+        let mut instance = Instance::new(template, &around).await?;
+        let least_memory = instance.memory_bytes();
+        Ok((instance.describe().await?, least_memory))
+    };
+    let told = told
+        .await
+        .map_err(|error: CallError| Error::user(format!("it cannot say what it is: {error}")).with_retry(error.may_pass_at_start()));
+    let (text, least_memory) = told?;
+    Ok((Description::parse(&text).map_err(Error::user)?, least_memory))
 }
 
 impl LoadedPlugin {
@@ -221,6 +228,11 @@ impl LoadedPlugin {
     /// What it says of itself.
     pub fn description(&self) -> &Description {
         &self.0.description
+    }
+
+    /// Bytes of memory that an instance has before its first call: with less it cannot be started.
+    pub fn least_memory_bytes(&self) -> u64 {
+        self.0.least_memory_bytes
     }
 
     /// Whether it was compiled for this process, or found compiled.

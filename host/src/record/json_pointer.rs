@@ -17,19 +17,27 @@ pub enum PointerFault {
     /// The document is not JSON.
     #[error("the value is not JSON: {0}")]
     NotJson(String),
-    /// There is nothing at the pointer, or null.
+    /// There is nothing at the pointer.
     #[error("there is nothing at {0}")]
     Missing(String),
-    /// An object or an array is there.
-    #[error("an object or an array is at {0}, where a string, a number or a boolean is needed")]
-    NotScalar(String),
+    /// Null is there.
+    #[error("null is at {0}, which is no key")]
+    Null(String),
+    /// An object is there.
+    #[error("an object is at {0}, where a string, a number or a boolean is needed: point at a value inside of it")]
+    Object(String),
+    /// A list is there.
+    #[error("a list is at {0}, where a string, a number or a boolean is needed: point at an element, {0}/0")]
+    List(String),
 }
 
 /// What stood at the pointer.
 enum Found {
     Scalar,
     Nothing,
-    Structure,
+    Null,
+    Object,
+    List,
 }
 
 impl JsonPointer {
@@ -57,17 +65,16 @@ impl JsonPointer {
         let found = walk.deserialize(&mut json).and_then(|found| json.end().map(|()| found));
         match found {
             Ok(Found::Scalar) => return Ok(()),
-            Ok(Found::Nothing) => out.truncate(before),
-            Ok(Found::Structure) => {
-                out.truncate(before);
-                return Err(PointerFault::NotScalar(self.text.clone()));
-            }
-            Err(error) => {
-                out.truncate(before);
-                return Err(PointerFault::NotJson(error.to_string()));
-            }
+            Ok(_) | Err(_) => out.truncate(before),
         }
-        Err(PointerFault::Missing(self.text.clone()))
+        let place = || if self.text.is_empty() { "the top".to_owned() } else { self.text.clone() };
+        Err(match found {
+            Ok(Found::Null) => PointerFault::Null(place()),
+            Ok(Found::Object) => PointerFault::Object(place()),
+            Ok(Found::List) => PointerFault::List(place()),
+            Ok(Found::Nothing | Found::Scalar) => PointerFault::Missing(place()),
+            Err(error) => PointerFault::NotJson(error.to_string()),
+        })
     }
 }
 
@@ -142,13 +149,13 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<Found, E> {
-        Ok(Found::Nothing)
+        Ok(if self.steps.is_empty() { Found::Null } else { Found::Nothing })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Found, A::Error> {
         let Some((step, below)) = self.steps.split_first() else {
             while items.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(Found::Structure);
+            return Ok(Found::List);
         };
         let wanted: Option<usize> = step.parse().ok();
         let mut found = Found::Nothing;
@@ -168,7 +175,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Found, A::Error> {
         let Some((step, below)) = self.steps.split_first() else {
             while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            return Ok(Found::Structure);
+            return Ok(Found::Object);
         };
         let (before, mut found) = (self.out.len(), Found::Nothing);
         while let Some(is_step) = fields.next_key_seed(Is(step))? {
@@ -229,9 +236,11 @@ mod tests {
 
     #[test]
     fn what_is_no_scalar_is_told() {
-        assert_eq!(at("/a", r#"{"a":{"b":1}}"#), Err(PointerFault::NotScalar("/a".into())));
+        assert_eq!(at("/a", r#"{"a":{"b":1}}"#), Err(PointerFault::Object("/a".into())));
+        assert_eq!(at("/a", r#"{"a":[1]}"#), Err(PointerFault::List("/a".into())));
         assert_eq!(at("/a/b", r#"{"a":"text"}"#), Err(PointerFault::Missing("/a/b".into())));
-        assert_eq!(at("/a", r#"{"a":null}"#), Err(PointerFault::Missing("/a".into())));
+        assert_eq!(at("/a", r#"{"a":null}"#), Err(PointerFault::Null("/a".into())));
+        assert_eq!(at("/a/b", r#"{"a":null}"#), Err(PointerFault::Missing("/a/b".into())));
         assert!(matches!(at("/a", r#"{"a":1"#), Err(PointerFault::NotJson(_))));
         assert!(matches!(at("/a", r#"{"a":1} x"#), Err(PointerFault::NotJson(_))));
         assert!(JsonPointer::parse("a").is_err());

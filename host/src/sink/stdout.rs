@@ -59,8 +59,19 @@ struct StdoutSink {
 #[async_trait]
 impl Sink for StdoutSink {
     async fn open(&self, context: WriterContext) -> Result<Box<dyn SinkWriter>, Error> {
-        Ok(Box::new(LineWriter::new(self.format, context, Box::new(io::stdout()))))
+        Ok(Box::new(LineWriter::new(self.format, context, Box::new(io::stdout()), is_abandoned)))
     }
+}
+
+/// Whether the reader of a pipe has closed it with bytes in it that it never took: a write tells that only from the next byte on.
+fn is_abandoned() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let output = io::stdout();
+    let mut pipe = [PollFd::new(&output, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // What cannot be asked is no pipe.
+    let is_closed = poll(&mut pipe, Some(&at_once)).is_ok() && pipe[0].revents().contains(PollFlags::ERR);
+    is_closed && rustix::io::ioctl_fionread(&output).is_ok_and(|unread| unread > 0)
 }
 
 /// Prints a batch at once, so that lines of subtasks are never mixed, on a thread that may block: whoever reads may be slow.
@@ -69,6 +80,7 @@ struct LineWriter {
     context: WriterContext,
     /// None while a blocking thread has it, and for good after a failure.
     output: Option<Output>,
+    is_abandoned: fn() -> bool,
 }
 
 struct Output {
@@ -77,8 +89,8 @@ struct Output {
 }
 
 impl LineWriter {
-    fn new(format: Format, context: WriterContext, to: Box<dyn Write + Send>) -> Self {
-        Self { format, context, output: Some(Output { buffer: Vec::new(), to }) }
+    fn new(format: Format, context: WriterContext, to: Box<dyn Write + Send>, is_abandoned: fn() -> bool) -> Self {
+        Self { format, context, output: Some(Output { buffer: Vec::new(), to }), is_abandoned }
     }
 
     fn output(&mut self) -> Result<&mut Output, Error> {
@@ -116,7 +128,8 @@ impl SinkWriter for LineWriter {
     }
 
     async fn flush(&mut self) -> Result<(), Error> {
-        self.print().await
+        self.print().await?;
+        if (self.is_abandoned)() { Err(Error::external(CLOSED).with_retry(false)) } else { Ok(()) }
     }
 }
 
@@ -154,7 +167,7 @@ mod tests {
         let (job, uid, split_table) = ("job".to_owned(), "out".to_owned(), SplitTable::default());
         let context =
             WriterContext { job, uid, subtask: 0, parallelism: 1, generation: 1, split_table, metrics: Arc::default(), transactions: None };
-        LineWriter::new(format, context, Box::new(screen))
+        LineWriter::new(format, context, Box::new(screen), || false)
     }
 
     fn batch(values: &[Option<&str>]) -> Batch {
@@ -190,6 +203,15 @@ mod tests {
         let error = writer.write(&batch(&[Some("a")])).await.unwrap_err();
         assert!(error.to_string().contains("closed it") && !error.retry_helps(), "{error}");
         assert!(writer.flush().await.unwrap_err().to_string().contains("failed or was cancelled before"));
+    }
+
+    #[tokio::test]
+    async fn lines_that_a_reader_left_in_the_pipe_are_not_flushed() {
+        let mut writer = writer(Format::Lines, Screen::default());
+        writer.is_abandoned = || true;
+        writer.write(&batch(&[Some("a")])).await.unwrap();
+        let error = writer.flush().await.unwrap_err();
+        assert!(error.to_string().contains("closed it") && !error.retry_helps(), "{error}");
     }
 
     #[test]

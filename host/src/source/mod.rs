@@ -19,7 +19,7 @@ use crate::record::{Batch, SplitTable};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,6 +164,13 @@ pub trait Source: Send + Sync + Debug {
     /// How often to look for new splits. By default never.
     fn discovery_interval(&self) -> Option<Duration> {
         None
+    }
+
+    /// What the positions of its splits depend on, by the names of its options: with another value the positions would mean other records, or
+    /// none. It is kept in each checkpoint, and a job that restores one under the same uid with another value is refused. What may change
+    /// from start to start (a rate, a batch size, what is looked for how often) is not part of it, and no secret either. By default nothing.
+    fn identity(&self) -> BTreeMap<String, Value> {
+        BTreeMap::new()
     }
 
     /// Whether the source ends by itself.

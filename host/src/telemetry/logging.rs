@@ -42,6 +42,8 @@ pub enum LogError {
 pub fn init(format: LogFormat, level: &str) -> Result<(), LogError> {
     let filter = filter(level)?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    // It would be said on the standard error that the standard error cannot be written to, and that with a panic.
+    let lines = lines.log_internal_errors(false);
     match format {
         LogFormat::Text => lines.with_target(false).finish().try_init()?,
         LogFormat::Json => lines.json().flatten_event(true).finish().try_init()?,

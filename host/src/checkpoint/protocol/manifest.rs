@@ -218,6 +218,39 @@ pub struct PlanPart {
     pub config: Value,
     /// How many subtasks.
     pub parallelism: u32,
+    /// Of a source: what its positions depend on, as it declares it. Empty in manifests of versions that did not keep it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub identity: BTreeMap<String, Value>,
+    /// Of an operator with state by key: by what its inputs are dealt. Empty in manifests of versions that did not keep it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<KeyedInput>,
+    /// Of an operator: the states that its plugin declares; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub states: Option<Vec<DeclaredState>>,
+}
+
+/// An input of an operator with state by key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyedInput {
+    /// What it reads.
+    pub from: String,
+    /// The number of the operator's input.
+    pub number: u8,
+    /// By what its records are dealt, as the job has it; null: all of them to every subtask.
+    pub key_by: Value,
+}
+
+/// A state that a plugin declares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeclaredState {
+    /// The name that it is stored under.
+    pub name: String,
+    /// The version of its encoding.
+    pub version: u32,
+    /// What it is: `value` or `map`.
+    pub kind: String,
 }
 
 /// The splits of one source.

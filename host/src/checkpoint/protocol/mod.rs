@@ -27,9 +27,9 @@ pub use envelope::{Checksum, Damage};
 pub use ids::{Attempt, Generation, InvalidJobName, JobId, JobName, Slot, StorageId};
 pub use line::{ChainChange, CheckpointDraft, Line, OperatorDraft, SinkWork, SubtaskDraft};
 pub use manifest::{
-    CommittedPoint, ForkIntent, InFlightFile, JobSnapshot, KeyGroupRange, Manifest, ManifestKind, OperatorState, OutputGuarantee, PlanPart,
-    PlanRevision, PreparedWork, Replaced, ReplacedPoint, SourceState, SplitState, StateFile, StateFileKind, StopRequest, SubtaskState,
-    Timing,
+    CommittedPoint, DeclaredState, ForkIntent, InFlightFile, JobSnapshot, KeyGroupRange, KeyedInput, Manifest, ManifestKind, OperatorState,
+    OutputGuarantee, PlanPart, PlanRevision, PreparedWork, Replaced, ReplacedPoint, SourceState, SplitState, StateFile, StateFileKind,
+    StopRequest, SubtaskState, Timing,
 };
 pub use marker::{Marker, MarkerState, MarkerView, MissingMarker};
 pub use plan::PlanChange;

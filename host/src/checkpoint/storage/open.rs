@@ -9,6 +9,8 @@ use object_store::memory::InMemory;
 use url::Url;
 use uuid::Uuid;
 
+use crate::config::relative_file_url;
+
 use super::{CheckpointStorage, Created, ObjectStorage, StorageError, StorageOptions};
 
 /// Why a storage was refused.
@@ -19,6 +21,12 @@ pub enum OpenError {
     UnknownScheme {
         /// What was written.
         url: String,
+    },
+    /// A `file://` URL whose path is not absolute.
+    #[error("{sentence}")]
+    RelativeUrl {
+        /// What is wrong and what to write.
+        sentence: String,
     },
     /// The storage is of a kind that this program was built without.
     #[error("{url}: this program was built without the feature `{feature}`; build it with --features {feature}")]
@@ -92,6 +100,9 @@ pub fn open_to_read(url: &str, options: StorageOptions) -> Result<Arc<dyn Checkp
 }
 
 fn connect(url: &str, options: StorageOptions) -> Result<ObjectStorage, OpenError> {
+    if let Some(sentence) = relative_file_url(url) {
+        return Err(OpenError::RelativeUrl { sentence });
+    }
     let Some((scheme, _)) = url.split_once("://") else {
         return local(FsPath::new(url), url, options);
     };

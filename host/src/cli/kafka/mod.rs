@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> ExitCode {
         Ok(options) => options,
         Err(messages) => {
             for message in messages {
-                eprintln!("waterwheel: {message}");
+                super::say(&format!("waterwheel: {message}"));
             }
             return ExitCode::from(super::WRONG_SPECIFICATION);
         }

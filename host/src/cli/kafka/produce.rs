@@ -56,7 +56,7 @@ pub(super) async fn run(arguments: &Arguments, options: &ClientOptions) -> Outco
     let arguments = arguments.clone();
     let written = tokio::task::spawn_blocking(move || write(&arguments, &producer)).await;
     let count = written.map_err(|error| Error::internal("writing broke off").caused_by(error))??;
-    eprintln!("{count} records written");
+    crate::cli::say(&format!("{count} records written"));
     Ok(String::new())
 }
 

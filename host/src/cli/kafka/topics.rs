@@ -90,7 +90,7 @@ async fn delete(cluster: &Cluster, names: &[String], if_exists: bool) -> Outcome
             let _written = writeln!(text, "deleted {name}");
         } else if !if_exists {
             // What was done is said although the command fails.
-            eprint!("{text}");
+            crate::cli::say(text.trim_end());
             return Err(Error::user(format!("there is no topic {name} on {}", cluster.servers())));
         }
     }

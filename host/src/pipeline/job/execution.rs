@@ -1,7 +1,7 @@
 //! Checkpoints, restarts and batches, and what sinks need of them.
 
 use super::{Checks, ReadySink};
-use crate::config::{Size, Span, unknown};
+use crate::config::{Size, Span, relative_file_url, unknown};
 use crate::pipeline::plan::{CheckpointSettings, RestartStrategy, Settings};
 use crate::pipeline::spec::{CheckpointMode, ExponentialDelay, JobSpec, RestartSpec, RestartType};
 use crate::sink::{Guarantee, TransactionalSink};
@@ -70,6 +70,10 @@ fn check_checkpointing(spec: &JobSpec, checks: &mut Checks) -> Option<Checkpoint
 
 fn check_dir(dir: Option<&str>, is_on: bool, checks: &mut Checks) {
     let path = format!("{CHECKPOINTING}/dir");
+    if let Some(sentence) = dir.and_then(relative_file_url) {
+        checks.fault(path, sentence);
+        return;
+    }
     match dir {
         None if is_on => checks.fault(path, "is missing: give a folder or a URL such as file:///var/lib/waterwheel/checkpoints"),
         Some(dir) if dir.trim().is_empty() => checks.fault(path, "is empty: give a folder or a URL"),

@@ -100,6 +100,10 @@ fn check_origin(spec: &JobSpec, uid: &str, path: &str, input: &InputSpec, checks
 
 fn check_numbers(path: &str, inputs: &[InputSpec], checks: &mut Checks) {
     let largest = inputs.iter().map(|input| input.number).max().unwrap_or(0);
+    if largest > 0 && usize::from(largest) >= inputs.len() {
+        check_largest(path, inputs, checks);
+        return;
+    }
     for number in 0..largest {
         if !inputs.iter().any(|input| input.number == number) {
             checks.fault(path, format!("an input is numbered {largest} by `as`, but none {number}: numbers begin at 0 and have no gaps"));
@@ -113,6 +117,17 @@ fn check_numbers(path: &str, inputs: &[InputSpec], checks: &mut Checks) {
                 format!("input {number} is a union of what is broadcast and what is not: give the two different numbers by `as`"),
             );
         }
+    }
+}
+
+/// Numbers without gaps are below the number of inputs.
+fn check_largest(path: &str, inputs: &[InputSpec], checks: &mut Checks) {
+    let possible = match inputs.len() {
+        1 => "only 0 is possible where there is one input".to_owned(),
+        count => format!("with {count} inputs 0 to {} are possible: numbers begin at 0 and have no gaps", count - 1),
+    };
+    for (index, input) in inputs.iter().enumerate().filter(|(_, input)| usize::from(input.number) >= inputs.len()) {
+        checks.fault(format!("{path}/{index}/as"), format!("{} is out of range: {possible}", input.number));
     }
 }
 

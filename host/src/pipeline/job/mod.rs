@@ -6,14 +6,15 @@ mod event_time;
 mod execution;
 mod graph;
 mod later;
+mod limits;
 mod names;
 mod repair;
 #[cfg(test)]
 mod tests;
 
 use super::Connectors;
-use super::plan::Settings;
-use super::spec::{self, JobSpec};
+use super::plan::{Plan, PluginCatalog, Settings, faults_of_plugins};
+use super::spec::{self, JobSpec, Replaced};
 use crate::config::{Fault, Faults};
 use crate::sink::{Guarantee, Sink};
 use crate::source::Source;
@@ -51,10 +52,7 @@ impl Job {
     /// # Errors
     /// Every fault at once.
     pub fn read(file: &Path, connectors: &Connectors) -> Result<Self, Faults> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Faults(vec![Fault::new("", format!("cannot read {}: {error}", file.display()))]))?;
-        let base = file.parent().map(Path::to_owned).unwrap_or_default();
-        Self::from_text(&text, base, connectors)
+        Draft::read(file, connectors).into_job()
     }
 
     /// Checks the text of a job file, as [`Job::read`] does; `base` stands for the folder of the file.
@@ -62,13 +60,7 @@ impl Job {
     /// # Errors
     /// Every fault at once.
     pub fn from_text(text: &str, base: impl Into<PathBuf>, connectors: &Connectors) -> Result<Self, Faults> {
-        let base = base.into();
-        let mut faults = Vec::new();
-        let mut document = spec::parse(text).map_err(|fault| Faults(vec![fault]))?;
-        spec::expand_dotted_keys(&mut document, &mut faults);
-        let written = document.clone();
-        let replaced = spec::substitute(&mut document, &base, &mut faults);
-        Self::check(document, written, base, connectors, faults).map_err(|faults| replaced.hide_in(faults))
+        Draft::from_text(text, base.into(), connectors).into_job()
     }
 
     /// Checks a specification that was built in code; nothing in its texts is replaced. Plugins are relative to `base`.
@@ -77,19 +69,20 @@ impl Job {
     /// Every fault at once, with the path that it would have in a job file.
     pub fn from_spec(spec: &JobSpec, base: impl Into<PathBuf>, connectors: &Connectors) -> Result<Self, Faults> {
         let document = serde_json::to_value(spec).map_err(|error| Faults(vec![Fault::new("", error.to_string())]))?;
-        Self::check(document.clone(), document, base.into(), connectors, Vec::new())
+        Self::check(document.clone(), document, base.into(), connectors, Vec::new()).map_err(|wrong| wrong.checks.into_faults())
     }
 
-    fn check(document: Value, written: Value, base: PathBuf, connectors: &Connectors, faults: Vec<Fault>) -> Result<Self, Faults> {
+    fn check(document: Value, written: Value, base: PathBuf, connectors: &Connectors, faults: Vec<Fault>) -> Result<Self, Box<Wrong>> {
         let mut checks = Checks::new(faults);
         let Some(spec) = repair::read(document, &mut checks) else {
-            return Err(checks.into_faults());
+            return Err(Box::new(Wrong { spec: None, base, checks }));
         };
         names::check(&spec, &mut checks);
         let operator_order = graph::check(&spec, &mut checks);
         let mut settings = execution::check(&spec, &mut checks);
         event_time::check(&spec, &mut checks);
         later::check(&spec, &mut checks);
+        limits::check(&spec, &mut checks);
         let sources = connect::sources(&spec, connectors, &mut checks);
         let sinks = connect::sinks(&spec, connectors, &mut checks);
         execution::check_sinks(&spec, &sinks, &mut checks);
@@ -99,7 +92,7 @@ impl Job {
                 execution::shorten_timeout(&mut settings, &sinks);
                 Ok(Self { spec, written, base, settings, sources, sinks, operator_order })
             }
-            _ => Err(checks.into_faults()),
+            _ => Err(Box::new(Wrong { spec: Some(spec), base, checks })),
         }
     }
 
@@ -136,6 +129,98 @@ impl Job {
     /// The positions of the operators, each behind those that it reads from.
     pub fn operator_order(&self) -> &[usize] {
         &self.operator_order
+    }
+}
+
+/// A job file as it was read, right or wrong. Where it is wrong its plugins can be looked at all the same, so that a person sees all faults at
+/// once: those of the document and those that only the plugins can tell.
+#[derive(Debug)]
+pub struct Draft {
+    read: Result<Job, Box<Wrong>>,
+    replaced: Replaced,
+}
+
+/// A specification with faults: what could be read of it, and what not to speak of any more.
+#[derive(Debug)]
+struct Wrong {
+    spec: Option<JobSpec>,
+    base: PathBuf,
+    checks: Checks,
+}
+
+impl Draft {
+    /// Reads a job file; see [`Job::read`].
+    pub fn read(file: &Path, connectors: &Connectors) -> Self {
+        let base = file.parent().map(Path::to_owned).unwrap_or_default();
+        match std::fs::read_to_string(file) {
+            Ok(text) => Self::from_text(&text, base, connectors),
+            Err(error) => Self::unreadable(Fault::new("", format!("cannot read {}: {error}", file.display())), base),
+        }
+    }
+
+    fn from_text(text: &str, base: PathBuf, connectors: &Connectors) -> Self {
+        let mut faults = Vec::new();
+        let mut document = match spec::parse(text) {
+            Ok(document) => document,
+            Err(fault) => return Self::unreadable(fault, base),
+        };
+        spec::expand_dotted_keys(&mut document, &mut faults);
+        let written = document.clone();
+        let replaced = spec::substitute(&mut document, &base, &mut faults);
+        Self { read: Job::check(document, written, base, connectors, faults), replaced }
+    }
+
+    fn unreadable(fault: Fault, base: PathBuf) -> Self {
+        let wrong = Wrong { spec: None, base, checks: Checks::new(vec![fault]) };
+        Self { read: Err(Box::new(wrong)), replaced: Replaced::default() }
+    }
+
+    /// The specification, as far as it could be read, and what its paths of plugins are relative to.
+    pub fn spec(&self) -> Option<(&JobSpec, &Path)> {
+        match &self.read {
+            Ok(job) => Some((&job.spec, &job.base)),
+            Err(wrong) => wrong.spec.as_ref().map(|spec| (spec, wrong.base.as_path())),
+        }
+    }
+
+    /// Whether the document is right.
+    pub fn is_right(&self) -> bool {
+        self.read.is_ok()
+    }
+
+    /// The checked job.
+    ///
+    /// # Errors
+    /// Every fault that can be told without the plugins.
+    pub fn into_job(self) -> Result<Job, Faults> {
+        let replaced = self.replaced;
+        self.read.map_err(|wrong| replaced.hide_in(wrong.checks.into_faults()))
+    }
+
+    /// The plan of the job with its plugins.
+    ///
+    /// # Errors
+    /// Every fault: of the document, and of what it makes of its plugins.
+    pub fn into_plan(self, catalog: &dyn PluginCatalog) -> Result<Plan, Faults> {
+        let Self { read, replaced } = self;
+        let faults = match read {
+            Ok(job) => match Plan::build(&job, catalog) {
+                Ok(plan) => return Ok(plan),
+                Err(faults) => faults,
+            },
+            Err(wrong) => wrong.faults_with(catalog),
+        };
+        Err(replaced.hide_in(faults))
+    }
+}
+
+impl Wrong {
+    fn faults_with(self, catalog: &dyn PluginCatalog) -> Faults {
+        let mut checks = self.checks;
+        for fault in self.spec.iter().flat_map(|spec| faults_of_plugins(spec, catalog)) {
+            checks.fault(fault.path, fault.message);
+        }
+        checks.into_faults()
     }
 }
 

@@ -2,13 +2,15 @@
 //! then on, so that the checks of its meaning can go on with the rest and a person sees all faults at once.
 
 use super::Checks;
-use crate::config::{Fault, check};
+use crate::config::{Fault, check, fault_of};
 use crate::pipeline::spec::{JobSpec, structure_schema};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// How often what repairs left behind is repaired; each round takes out what the one before could not read.
 const ROUNDS: usize = 8;
+
+/// How many values are told whose fault the schema cannot tell.
+const MOST_UNTOLD: usize = 64;
 
 /// The specification without what was wrong in its structure; none if nothing can be made of it.
 pub(super) fn read(mut document: Value, checks: &mut Checks) -> Option<JobSpec> {
@@ -28,15 +30,20 @@ pub(super) fn read(mut document: Value, checks: &mut Checks) -> Option<JobSpec> 
             return None;
         }
     }
-    match JobSpec::deserialize(&document) {
-        Ok(spec) => Some(spec),
-        Err(error) => {
-            if checks.faults.is_empty() {
-                checks.fault("", error.to_string());
-            }
-            None
+    // What the schema cannot tell, one fault after the other.
+    for _ in 0..MOST_UNTOLD {
+        let error = match serde_path_to_error::deserialize::<_, JobSpec>(&document) {
+            Ok(spec) => return Some(spec),
+            Err(error) => error,
+        };
+        let Fault { path, message } = fault_of(&error, &document);
+        checks.fault(path.as_str(), message);
+        if path.is_empty() {
+            return None;
         }
+        repair(&mut document, &path, checks);
     }
+    None
 }
 
 /// Puts something harmless in place of what is wrong or missing, or takes it out.

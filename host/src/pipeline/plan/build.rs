@@ -2,10 +2,10 @@
 
 use super::{Chain, Edge, Exchange, Node, NodeKind, OperatorNode, Plan, PluginCatalog, PluginInfo, SinkNode, SourceNode};
 use super::{chains, notes};
-use crate::config::{Fault, Faults, unknown};
+use crate::config::{Fault, Faults, Size, unknown};
 use crate::operator::{DEAD_LETTER_ROUTE, LATE_OUTPUT, LATE_ROUTE};
 use crate::pipeline::Job;
-use crate::pipeline::spec::{ErrorPolicy, InputSpec, LateRecords, OperatorSpec};
+use crate::pipeline::spec::{ErrorPolicy, InputSpec, JobSpec, LateRecords, OperatorSpec};
 use crate::plugin::{PluginReference, World};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,18 +17,12 @@ impl Plan {
     /// Every fault at once: plugins that are not there, inputs and side outputs that a plugin does not have, inputs of keyed plugins
     /// without `key-by`, capabilities that a plugin needs and the job does not grant.
     pub fn build(job: &Job, catalog: &dyn PluginCatalog) -> Result<Self, Faults> {
-        let mut faults = Vec::new();
-        let plugins = describe_plugins(job, catalog, &mut faults);
-        for (index, operator) in job.spec().operators.iter().enumerate() {
-            if let Some((_, info)) = &plugins[index] {
-                check_operator(index, operator, info, &mut faults);
-            }
-        }
-        let mut builder = Builder { job, plugins, nodes: Vec::new(), places: HashMap::new(), edges: Vec::new(), faults };
+        let (plugins, faults) = describe(job.spec(), catalog);
+        Faults(faults).or(())?;
+        let mut builder = Builder { job, plugins, nodes: Vec::new(), places: HashMap::new(), edges: Vec::new() };
         builder.add_nodes();
         builder.add_edges();
-        let Builder { mut nodes, edges, faults, .. } = builder;
-        Faults(faults).or(())?;
+        let Builder { mut nodes, edges, .. } = builder;
         let chains: Vec<Chain> = chains::form(&mut nodes, &edges);
         let spec = job.spec();
         let mut plan = Self {
@@ -45,9 +39,36 @@ impl Plan {
     }
 }
 
+/// What only the plugins can tell to be wrong with a specification, which may be wrong otherwise.
+pub(in crate::pipeline) fn faults_of_plugins(spec: &JobSpec, catalog: &dyn PluginCatalog) -> Vec<Fault> {
+    describe(spec, catalog).1
+}
+
 type Described = Option<(PluginReference, PluginInfo)>;
 
-fn describe_plugins(job: &Job, catalog: &dyn PluginCatalog, faults: &mut Vec<Fault>) -> Vec<Described> {
+/// What the plugins are, by operator, and all that is wrong with how they are used.
+fn describe(spec: &JobSpec, catalog: &dyn PluginCatalog) -> (Vec<Described>, Vec<Fault>) {
+    let mut faults = Vec::new();
+    let plugins = describe_plugins(spec, catalog, &mut faults);
+    for (index, operator) in spec.operators.iter().enumerate() {
+        if let Some((_, info)) = &plugins[index] {
+            check_operator(index, operator, info, &mut faults);
+        }
+    }
+    let operators = spec.operators.iter().enumerate().map(|(index, operator)| (format!("/operators/{index}"), &operator.inputs));
+    let sinks = spec.sinks.iter().enumerate().map(|(index, sink)| (format!("/sinks/{index}"), &sink.inputs));
+    for (path, inputs) in operators.chain(sinks) {
+        for (number, input) in inputs.iter().enumerate() {
+            let (from, output) = input.origin();
+            if let Err(message) = route(spec, &plugins, from, output) {
+                faults.push(Fault::new(format!("{path}/inputs/{number}"), message));
+            }
+        }
+    }
+    (plugins, faults)
+}
+
+fn describe_plugins(spec: &JobSpec, catalog: &dyn PluginCatalog, faults: &mut Vec<Fault>) -> Vec<Described> {
     let describe = |(index, operator): (usize, &OperatorSpec)| {
         let path = format!("/operators/{index}/plugin");
         let reference = match operator.plugin.parse::<PluginReference>() {
@@ -65,7 +86,32 @@ fn describe_plugins(job: &Job, catalog: &dyn PluginCatalog, faults: &mut Vec<Fau
             }
         }
     };
-    job.spec().operators.iter().enumerate().map(describe).collect()
+    spec.operators.iter().enumerate().map(describe).collect()
+}
+
+/// The number of an output; none where the plugin that would tell is not known, which is a fault of its own.
+fn route(spec: &JobSpec, plugins: &[Described], from: &str, output: Option<&str>) -> Result<Option<u8>, String> {
+    let Some(output) = output else { return Ok(Some(0)) };
+    let position = spec.operators.iter().position(|operator| operator.uid == from);
+    let Some((operator, (plugin, info))) =
+        position.and_then(|position| Some((&spec.operators[position], plugins[position].as_ref().map(|(plugin, info)| (plugin, info))?)))
+    else {
+        return Ok(None);
+    };
+    if output == LATE_OUTPUT && operator.late_records == LateRecords::SideOutput {
+        return Ok(Some(LATE_ROUTE));
+    }
+    match info.side_outputs.iter().position(|known| known == output).map(|index| u8::try_from(index + 1)) {
+        Some(Ok(route)) if route < LATE_ROUTE => Ok(Some(route)),
+        Some(_) => Err(format!("the side output {output:?} of {plugin} is beyond the 253 that can be used")),
+        None if output == LATE_OUTPUT => Err(format!(
+            "the plugin {plugin} has no side output {LATE_OUTPUT:?}; `late-records: side-output` makes one of its late records"
+        )),
+        None if info.side_outputs.is_empty() => {
+            Err(format!("the plugin {plugin} has no side outputs, so there is no {from}.{output}; its output is {from}"))
+        }
+        None => Err(unknown("side output", output, info.side_outputs.iter().map(String::as_str))),
+    }
 }
 
 /// What the plugin of an operator and its inputs and grants must agree in.
@@ -99,6 +145,13 @@ fn check_operator(index: usize, operator: &OperatorSpec, info: &PluginInfo, faul
         }
     }
     check_late_records(&path, operator, info, faults);
+    if let Some(least) = info.least_memory_bytes.map(Size).filter(|least| operator.limits.memory < *least) {
+        let message = format!(
+            "{} is less than the {least} that the plugin {} takes before its first record",
+            operator.limits.memory, operator.plugin
+        );
+        faults.push(Fault::new(format!("{path}/limits/memory"), message));
+    }
     for capability in &info.capabilities {
         match operator.capabilities.grants(capability) {
             Some(true) => {}
@@ -134,7 +187,6 @@ struct Builder<'a> {
     nodes: Vec<Node>,
     places: HashMap<String, usize>,
     edges: Vec<Edge>,
-    faults: Vec<Fault>,
 }
 
 impl Builder<'_> {
@@ -190,10 +242,10 @@ impl Builder<'_> {
         let spec = job.spec();
         for &index in job.operator_order() {
             let operator = &spec.operators[index];
-            self.add_inputs("operators", index, &operator.uid, &operator.inputs);
+            self.add_inputs(&operator.uid, &operator.inputs);
         }
-        for (index, sink) in spec.sinks.iter().enumerate() {
-            self.add_inputs("sinks", index, &sink.uid, &sink.inputs);
+        for sink in &spec.sinks {
+            self.add_inputs(&sink.uid, &sink.inputs);
             for &operator in job.operator_order() {
                 let operator = &spec.operators[operator];
                 if operator.error_policy == ErrorPolicy::DeadLetter && operator.dead_letter_sink.as_deref() == Some(&sink.uid) {
@@ -203,42 +255,12 @@ impl Builder<'_> {
         }
     }
 
-    fn add_inputs(&mut self, section: &str, position: usize, to: &str, inputs: &[InputSpec]) {
-        for (number, input) in inputs.iter().enumerate() {
+    fn add_inputs(&mut self, to: &str, inputs: &[InputSpec]) {
+        for input in inputs {
             let (from, output) = input.origin();
-            let Some(route) = self.route(from, output, &format!("/{section}/{position}/inputs/{number}")) else { continue };
+            // Faults were reported before.
+            let Ok(Some(route)) = route(self.job.spec(), &self.plugins, from, output) else { continue };
             self.add_edge(from, route, to, usize::from(input.number), Some(input));
-        }
-    }
-
-    /// The number of an output; none, and a fault, if there is no such output.
-    fn route(&mut self, from: &str, output: Option<&str>, path: &str) -> Option<u8> {
-        let Some(output) = output else { return Some(0) };
-        let position = self.job.spec().operators.iter().position(|operator| operator.uid == from)?;
-        let (plugin, info) = self.plugins[position].as_ref()?;
-        if output == LATE_OUTPUT && self.job.spec().operators[position].late_records == LateRecords::SideOutput {
-            return Some(LATE_ROUTE);
-        }
-        match info.side_outputs.iter().position(|known| known == output).map(|index| u8::try_from(index + 1)) {
-            Some(Ok(route)) if route < LATE_ROUTE => Some(route),
-            Some(_) => {
-                self.faults.push(Fault::new(path, format!("the side output {output:?} of {plugin} is beyond the 253 that can be used")));
-                None
-            }
-            None => {
-                let known = info.side_outputs.iter().map(String::as_str);
-                let message = if output == LATE_OUTPUT {
-                    format!(
-                        "the plugin {plugin} has no side output {LATE_OUTPUT:?}; `late-records: side-output` makes one of its late records"
-                    )
-                } else if info.side_outputs.is_empty() {
-                    format!("the plugin {plugin} has no side outputs, so there is no {from}.{output}; its output is {from}")
-                } else {
-                    unknown("side output", output, known)
-                };
-                self.faults.push(Fault::new(path, message));
-                None
-            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a plan needs to know about plugins. They are loaded elsewhere; this is the question and the answer.
 
 use crate::Error;
+use crate::checkpoint::protocol::DeclaredState;
 use crate::operator::LATE_OUTPUT;
 use crate::pipeline::spec::{InputSpec, JobSpec, LateRecords, OperatorSpec};
 use crate::plugin::{PluginReference, World};
@@ -21,6 +22,10 @@ pub struct PluginInfo {
     pub side_outputs: Vec<String>,
     /// What it needs from the job: names of capabilities.
     pub capabilities: Vec<String>,
+    /// The states that it keeps; none if it does not say.
+    pub states: Option<Vec<DeclaredState>>,
+    /// Bytes of memory without which it cannot be started, where that is known.
+    pub least_memory_bytes: Option<u64>,
 }
 
 impl PluginInfo {
@@ -59,6 +64,8 @@ impl AssumedPlugins {
                 inputs: Vec::new(),
                 side_outputs: Vec::new(),
                 capabilities: Vec::new(),
+                states: None,
+                least_memory_bytes: None,
             });
             assume(info, operator, spec);
         }

@@ -13,6 +13,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub(super) use build::faults_of_plugins;
 pub use catalog::{AssumedPlugins, PluginCatalog, PluginInfo};
 pub use draw::Format;
 pub use loaded::LoadedPlugins;

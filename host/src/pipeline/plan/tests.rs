@@ -24,6 +24,8 @@ impl PluginCatalog for Shelf {
             inputs: Vec::new(),
             side_outputs: Vec::new(),
             capabilities: Vec::new(),
+            states: None,
+            least_memory_bytes: Some(1 << 20),
         };
         match plugin.to_string().as_str() {
             "join.wasm" => Ok(PluginInfo {

@@ -155,10 +155,10 @@ impl ExchangeWriter {
                 }
                 MissingKey::Fail => {
                     let place = self.split_table.place(batch.origins()[index]);
-                    let place = place.map_or_else(|| "a record that no source read".to_owned(), |place| place.to_string());
+                    let record = place.map_or_else(|| "a record that no source read".to_owned(), |place| format!("the record at {place},"));
                     Err(Error::user(format!(
-                        "on the way to {}, a record has no key: {reason} ({place}); give it one, or say what becomes of such records: \
-                         `on-missing-key: drop`, or an operator's `error-policy`",
+                        "on the way to {}, {record} has no key by its `key-by`: {reason}; correct `key-by` or the record, or say what becomes \
+                         of such records: `on-missing-key: drop`, or an operator's `error-policy`",
                         self.to
                     )))
                 }

@@ -3,12 +3,16 @@
 use super::status::StatusWriter;
 use crate::Error;
 use crate::checkpoint::participants::{LastResource, Leftovers, Participants, StartHooks};
-use crate::checkpoint::protocol::{JobId, Manifest, OutputGuarantee, PlanPart, PlanRevision, PreparedWork, SourceState, SplitState};
-use crate::pipeline::plan::{NodeKind, Plan, SinkNode};
+use crate::checkpoint::protocol::plan::{Kept, mixed_up};
+use crate::checkpoint::protocol::{
+    JobId, KeyedInput, Manifest, OperatorState, OutputGuarantee, PlanPart, PlanRevision, PreparedWork, SourceState, SplitState,
+};
+use crate::pipeline::plan::{Edge, Exchange, Node, NodeKind, OperatorNode, Plan, SinkNode};
+use crate::plugin::World;
 use crate::sink::{Transactions, TwoPhaseSink};
 use crate::source::Source;
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -56,14 +60,23 @@ impl PlanParties {
 
     /// The revision of the plan, with the number that follows from the one before.
     fn revision(&self, before: Option<&PlanRevision>) -> PlanRevision {
-        let part = |node: &crate::pipeline::plan::Node| PlanPart {
-            digest: match &node.kind {
-                NodeKind::Operator(operator) => operator.info.digest.clone(),
-                _ => None,
-            },
-            type_name: node.type_name().to_owned(),
-            config: node.written.clone(),
-            parallelism: u32::from(node.parallelism),
+        let part = |node: &Node| {
+            let part = PlanPart {
+                type_name: node.type_name().to_owned(),
+                config: node.written.clone(),
+                parallelism: u32::from(node.parallelism),
+                ..PlanPart::default()
+            };
+            match &node.kind {
+                NodeKind::Source(source) => PlanPart { identity: source.source.identity(), ..part },
+                NodeKind::Operator(operator) => PlanPart {
+                    digest: operator.info.digest.clone(),
+                    inputs: self.keyed_inputs(node, operator),
+                    states: operator.info.states.clone(),
+                    ..part
+                },
+                NodeKind::Sink(_) => part,
+            }
         };
         let parts: BTreeMap<String, PlanPart> = self.plan.nodes.iter().map(|node| (node.uid.to_string(), part(node))).collect();
         let number = match before {
@@ -74,10 +87,39 @@ impl PlanParties {
         PlanRevision { number, parts, max_parallelism: u32::from(self.plan.max_parallelism), guarantee: self.guarantee() }
     }
 
+    /// By what the inputs of an operator with state by key are dealt.
+    fn keyed_inputs(&self, node: &Node, operator: &OperatorNode) -> Vec<KeyedInput> {
+        if operator.info.world != World::KeyedPlugin {
+            return Vec::new();
+        }
+        let keyed = |edge: &Edge| KeyedInput {
+            from: match edge.route {
+                0 => self.plan.nodes[edge.from].uid.to_string(),
+                route => format!("{}, output {route}", self.plan.nodes[edge.from].uid),
+            },
+            // An input's number is a byte in the job file.
+            number: u8::try_from(edge.input).unwrap_or(u8::MAX),
+            key_by: match &edge.exchange {
+                Exchange::KeyGroup { key_by, .. } => json!(key_by),
+                Exchange::Forward | Exchange::Rebalance | Exchange::Broadcast => Value::Null,
+            },
+        };
+        self.plan.inputs(node.index).map(keyed).collect()
+    }
+
+    /// Why parts of the plan cannot go on from what the restored manifest keeps under their uids.
+    fn mixed_up(&self, restored: &Manifest, now: &PlanRevision) -> Vec<String> {
+        let snapshot = &restored.snapshot;
+        let with_state = snapshot.operators.iter().filter(|(_, state)| has_files(state)).map(|(uid, _)| (uid, Kept::State));
+        let kept = snapshot.sources.keys().map(|uid| (uid, Kept::Positions)).chain(with_state);
+        let parts = kept.filter_map(|(uid, kept)| Some((uid, kept, snapshot.plan.parts.get(uid)?, now.parts.get(uid)?)));
+        parts.flat_map(|(uid, kept, before, after)| mixed_up(uid, kept, before, after)).collect()
+    }
+
     /// What stands in the restored manifest and has no place in the plan.
     fn unclaimed(&self, restored: &Manifest) -> Vec<String> {
         let snapshot = &restored.snapshot;
-        let operators = snapshot.operators.iter().filter(|(_, state)| state.subtasks.values().any(|subtask| !subtask.chain.is_empty()));
+        let operators = snapshot.operators.iter().filter(|(_, state)| has_files(state));
         let operators = operators.map(|(uid, _)| uid).filter(|uid| !self.plan.operators().any(|(node, _)| &*node.uid == uid.as_str()));
         let sources = snapshot.sources.keys().filter(|uid| !self.plan.sources().any(|(node, _)| &*node.uid == uid.as_str()));
         operators.map(|uid| format!("operator {uid}")).chain(sources.map(|uid| format!("source {uid}"))).collect()
@@ -153,8 +195,24 @@ impl StartHooks for PlanParties {
                 unclaimed.join(", ")
             )));
         }
-        Ok(self.revision(Some(before)))
+        let revision = self.revision(Some(before));
+        let mixed_up = self.mixed_up(restored, &revision);
+        if !mixed_up.is_empty() {
+            return Err(Error::user(format!(
+                "checkpoint {} of job {} does not fit the job any more: {}. Put it back as it was; or give what is meant now a uid of its own, \
+                 and leave behind what is kept under the old one with --allow-non-restored-state; or begin again with --fresh",
+                restored.slot,
+                restored.job,
+                mixed_up.join("; ")
+            )));
+        }
+        Ok(revision)
     }
+}
+
+/// Whether there is state of an operator.
+fn has_files(state: &OperatorState) -> bool {
+    state.subtasks.values().any(|subtask| !subtask.chain.is_empty())
 }
 
 /// Where a source begins, decided once.

@@ -15,6 +15,7 @@ use crate::checkpoint::protocol::fork::StartFrom;
 use crate::checkpoint::protocol::{JobName, JobSnapshot, Manifest};
 use crate::checkpoint::recovery::{FilesAt, Recovered, StartError, StartOptions, StartRequest, Started, Starter};
 use crate::checkpoint::storage::CheckpointStorage;
+use crate::error::chain_of;
 use crate::pipeline::plan::{NodeKind, Plan};
 use crate::record::SplitTable;
 use crate::sink::{RunIdentity, TransactionContext, Transactions};
@@ -108,9 +109,14 @@ impl Supervisor {
         let mut restarts = Restarts::new(self.plan.settings.restart);
         let (mut restarted, mut isolation_steps) = (0, 0);
         let mut starter = Starter::new(&System);
-        let transactions = match self.open_transactions().await {
-            Ok(transactions) => transactions,
-            Err(error) => return JobEnd::Failed(error),
+        // A broker that does not answer is waited for; whoever stops the job does not wait with it.
+        let transactions = tokio::select! {
+            biased;
+            opened = self.open_transactions() => match opened {
+                Ok(transactions) => transactions,
+                Err(error) => return JobEnd::Failed(error),
+            },
+            end = ended_by_command(control, "the job is starting") => return end,
         };
         let parties = PlanParties::new(Arc::clone(&self.plan), Arc::clone(&self.status), self.choice.ignore_unclaimed_state, transactions);
         loop {
@@ -251,12 +257,10 @@ impl Supervisor {
         restarted: u64,
         control: &mut mpsc::Receiver<JobCommand>,
     ) -> Result<JobEnd, Error> {
-        self.resolve_new_sources(&mut beginning).await?;
-        if let (Some(transactions), Some(run)) = (parties.transactions(), &beginning.run) {
-            let writers = self.plan.sinks().filter(|(_, sink)| sink.writes_transactions());
-            let writers = writers.map(|(node, _)| usize::from(node.parallelism)).sum();
-            let identity = RunIdentity { job: run.job().clone(), storage: run.log().storage_id(), generation: run.generation() };
-            transactions.begin(identity, writers).await?;
+        tokio::select! {
+            biased;
+            begun = self.prepare_run(&mut beginning, parties) => begun?,
+            end = ended_by_command(control, "the job is starting") => return Ok(end),
         }
         let split_table = SplitTable::default();
         let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.metrics, &split_table, &self.dropped)?;
@@ -275,11 +279,23 @@ impl Supervisor {
             RunEnd::Over(error) => match error {
                 RunError::Superseded(_) | RunError::ForkedBy { .. } => Ok(JobEnd::Superseded(error.to_string())),
                 RunError::LastResource(LastResourceError::Refused(sentence)) => Err(Error::user(sentence)),
-                RunError::CommitFailed { .. } | RunError::UnknownSink { .. } => Err(Error::external(error.to_string()).with_retry(false)),
-                RunError::Log(error) => Err(Error::external(error.to_string()).with_retry(error.retry_helps())),
-                RunError::Recover(_) | RunError::NotDurable(_) | RunError::LastResource(_) => Err(Error::external(error.to_string())),
+                RunError::CommitFailed { .. } | RunError::UnknownSink { .. } => Err(Error::external(chain_of(&error)).with_retry(false)),
+                RunError::Log(error) => Err(Error::external(chain_of(&error)).with_retry(error.retry_helps())),
+                RunError::Recover(_) | RunError::NotDurable(_) | RunError::LastResource(_) => Err(Error::external(chain_of(&error))),
             },
         }
+    }
+
+    /// What a run asks of the outside before its tasks begin.
+    async fn prepare_run(&self, beginning: &mut Beginning, parties: &PlanParties) -> Result<(), Error> {
+        self.resolve_new_sources(beginning).await?;
+        if let (Some(transactions), Some(run)) = (parties.transactions(), &beginning.run) {
+            let writers = self.plan.sinks().filter(|(_, sink)| sink.writes_transactions());
+            let writers = writers.map(|(node, _)| usize::from(node.parallelism)).sum();
+            let identity = RunIdentity { job: run.job().clone(), storage: run.log().storage_id(), generation: run.generation() };
+            transactions.begin(identity, writers).await?;
+        }
+        Ok(())
     }
 
     /// A source that the restored checkpoint does not know begins now.
@@ -398,5 +414,5 @@ fn spawn(
 }
 
 fn start_failure(error: &StartError) -> Error {
-    Error::external(error.to_string()).with_retry(error.retry_helps())
+    Error::external(chain_of(error)).with_retry(error.retry_helps())
 }

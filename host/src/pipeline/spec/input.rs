@@ -1,11 +1,15 @@
 //! What a node reads, and how records are dealt to its subtasks.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::fmt;
 
 /// One input of an operator or a sink. Written short, it is only `from`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", from = "Written")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub struct InputSpec {
     /// The uid of a source or an operator, or `uid.name` for a side output of an operator.
     pub from: String,
@@ -63,9 +67,48 @@ impl From<String> for InputSpec {
     }
 }
 
+impl JsonSchema for InputSpec {
+    fn schema_name() -> Cow<'static, str> {
+        "InputSpec".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Written::json_schema(generator);
+        schema.insert("description".to_owned(), "One input of an operator or a sink. Written short, it is only `from`.".into());
+        schema
+    }
+}
+
+/// By hand, so that an error has the path of what is wrong in an input, and says what would be right there.
+impl<'de> Deserialize<'de> for InputSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(InputVisitor)
+    }
+}
+
+struct InputVisitor;
+
+impl<'de> Visitor<'de> for InputVisitor {
+    type Value = InputSpec;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a uid, or an object with `from`")
+    }
+
+    fn visit_str<E: de::Error>(self, from: &str) -> Result<InputSpec, E> {
+        Ok(from.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<InputSpec, A::Error> {
+        let Input { from, key_by, on_missing_key, broadcast, number } = Input::deserialize(MapAccessDeserializer::new(members))?;
+        Ok(InputSpec { from, key_by, on_missing_key, broadcast, number })
+    }
+}
+
 /// The two ways to write an input.
-#[derive(Deserialize, JsonSchema)]
+#[derive(JsonSchema)]
 #[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is wanted")]
 enum Written {
     /// The uid of a source or an operator, or `uid.name` for a side output of an operator.
     Short(String),
@@ -91,17 +134,6 @@ struct Input {
     /// The number of the operator's input that these records arrive at; several with one number are a union. By default 0.
     #[serde(default, rename = "as")]
     number: u8,
-}
-
-impl From<Written> for InputSpec {
-    fn from(written: Written) -> Self {
-        match written {
-            Written::Short(from) => from.into(),
-            Written::Long(Input { from, key_by, on_missing_key, broadcast, number }) => {
-                Self { from, key_by, on_missing_key, broadcast, number }
-            }
-        }
-    }
 }
 
 /// What records are dealt by, which becomes their key from there on: `key`, `json-pointer: /user` or `header: name`.

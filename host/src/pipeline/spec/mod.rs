@@ -23,7 +23,7 @@ pub use schema::job_schema;
 
 pub(super) use dotted::expand_dotted_keys;
 pub(super) use schema::{shared_keys, structure_schema};
-pub(super) use substitute::substitute;
+pub(super) use substitute::{Replaced, substitute};
 pub(super) use text::parse;
 
 use schemars::JsonSchema;

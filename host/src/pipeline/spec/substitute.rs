@@ -11,6 +11,12 @@ const SHORTEST_HIDDEN: usize = 3;
 #[derive(Default)]
 pub(in crate::pipeline) struct Replaced(Vec<(String, String)>);
 
+impl std::fmt::Debug for Replaced {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(_, reference)| reference)).finish()
+    }
+}
+
 impl Replaced {
     /// Puts the references back in place of their values.
     pub(in crate::pipeline) fn hide_in(&self, mut faults: Faults) -> Faults {

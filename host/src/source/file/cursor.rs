@@ -1,5 +1,15 @@
 //! One file that is being read: finds it, checks that it is still the same, and hands out its lines block by block.
+//!
+//! A file that is followed is kept open while it is read, and may be [closed](Cursor::close) to make room for others. A closed one is looked at
+//! from time to time, and opened again, by its identity and wherever it is in its folder, as soon as there is something to do:
+//!
+//! - it has another size or was changed otherwise: it is read on;
+//! - it is not at its path any more (rotated): it is read to its end as an open one is, with all that is written to it within `rotation-wait`;
+//! - it is nowhere in its folder any more, and again not `rotation-wait` later: nothing can be read of it. Had it been read to its end, in whole
+//!   lines, when it was looked at last, it is finished; if not, it is lost, and `on-lost-file` decides. Only an open file outlives its deletion,
+//!   so it is those that grew last that stay open.
 
+use super::failure::failure;
 use super::identity::{HEAD_BYTES, Head, Identity, read_head};
 use super::input::Input;
 use super::lines::{Block, Filled, LineError, Lines};
@@ -10,7 +20,14 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a file that was closed is looked at: a look is a system call, and there may be thousands of files.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How often a folder is searched for a file that is renamed meanwhile.
+const SEARCHES: usize = 3;
 
 /// A file and how far it was read.
 pub(super) struct Cursor {
@@ -18,20 +35,50 @@ pub(super) struct Cursor {
     split: usize,
     /// Where the file was found.
     path: PathBuf,
+    /// Where it was when it was opened last.
+    place: PathBuf,
     identity: Identity,
     /// The byte at which reading starts.
     offset: u64,
     /// The size of the file, compressed where it is, up to which it is read; none to follow it.
     size: Option<u64>,
     opened: Option<Opened>,
+    /// What is known of the file where it was closed.
+    closed: Option<Closed>,
+    /// Since when the file is not to be found at its path any more, without anything new in it.
+    left_alone_since: Option<Instant>,
 }
 
 struct Opened {
-    file: File,
+    file: Arc<File>,
     input: Input,
     lines: Lines,
-    /// Since when the file is not to be found at its path any more, without anything new in it.
-    left_alone_since: Option<Instant>,
+    /// The file as it was before it was read last, where that came to its end.
+    at_end: Option<Seen>,
+    /// When something new was found in it, or it was opened.
+    grew_at: Instant,
+}
+
+/// By what it is noticed that a file was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    size: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl Seen {
+    fn of(metadata: &Metadata) -> Self {
+        Self { size: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()) }
+    }
+}
+
+struct Closed {
+    /// The file as it was read to its end; none where it was closed before that.
+    at_end: Option<Seen>,
+    /// Whether a line was begun whose end is not there yet.
+    has_begun_line: bool,
+    next_look: Instant,
 }
 
 /// What a step of reading came to.
@@ -49,7 +96,55 @@ pub(super) enum Step {
 
 impl Cursor {
     pub(super) fn new(split: usize, path: PathBuf, identity: Identity, offset: u64, size: Option<u64>) -> Self {
-        Self { split, path, identity, offset, size, opened: None }
+        Self { split, place: path.clone(), path, identity, offset, size, opened: None, closed: None, left_alone_since: None }
+    }
+
+    /// Whether the file is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    /// When something new was found in the file, or it was opened.
+    pub(super) fn grew_at(&self) -> Option<Instant> {
+        self.opened.as_ref().map(|opened| opened.grew_at)
+    }
+
+    /// Whether the file is open and was read to its end.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.opened.as_ref().is_some_and(|opened| opened.at_end.is_some())
+    }
+
+    /// Gives the descriptor back; the next step that needs it opens the file again.
+    pub(super) fn close(&mut self) {
+        let Some(Opened { lines, at_end, .. }) = self.opened.take() else { return };
+        let has_begun_line = lines.read_to() > lines.line_start();
+        self.offset = lines.line_start();
+        self.closed = Some(Closed { at_end, has_begun_line, next_look: Instant::now() + LOOK_INTERVAL });
+    }
+
+    /// Whether the next step opens the file. One that is closed is looked at for that, unless that was done just now.
+    ///
+    /// # Errors
+    /// A file that cannot be looked at.
+    pub(super) fn needs_opening(&mut self, settings: &Settings) -> Result<bool, Error> {
+        if self.opened.is_some() {
+            return Ok(false);
+        }
+        let Some(closed) = &mut self.closed else { return Ok(true) };
+        let Some(seen) = closed.at_end else { return Ok(true) };
+        let now = Instant::now();
+        if now < closed.next_look {
+            return Ok(false);
+        }
+        closed.next_look = now + LOOK_INTERVAL;
+        let metadata = match fs::metadata(&self.place) {
+            Ok(metadata) => metadata,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(error) => return Err(failure("look at", &self.place, error)),
+        };
+        let is_unchanged = metadata.ino() == self.identity.inode && Seen::of(&metadata) == seen;
+        let is_over = self.left_alone_since.is_some_and(|since| since.elapsed() >= settings.rotation_wait);
+        Ok(!is_unchanged || is_over)
     }
 
     /// The split, by its number in the reader.
@@ -82,6 +177,7 @@ impl Cursor {
             Some(opened) => opened,
             None => match self.open(settings, encoding)? {
                 Ok(opened) => opened,
+                Err(_) if self.was_deleted_at_its_end() => return Ok(self.deleted(settings, block)),
                 Err(lost) => return Ok(Step::Lost(lost)),
             },
         };
@@ -97,12 +193,15 @@ impl Cursor {
         (block.split, block.head) = (self.split, self.identity.head);
         // Decided before reading: what was written until then is read in any case.
         let is_left = !self.is_bounded() && self.is_left(opened, settings)?;
+        let seen = Seen::of(&opened.file.metadata().map_err(|error| failure("look at", &self.place, error))?);
         let before = opened.lines.read_to();
         let filled = opened.lines.read(&mut opened.input, block).map_err(|error| self.line_error(error, settings, encoding, opened))?;
         let has_grown = opened.lines.read_to() > before;
         if has_grown {
-            opened.left_alone_since = None;
+            self.left_alone_since = None;
+            opened.grew_at = Instant::now();
         }
+        opened.at_end = (opened.lines.read_to() >= seen.size).then_some(seen);
         if filled == Filled::Lines {
             return Ok(Step::Lines);
         }
@@ -114,10 +213,11 @@ impl Cursor {
     }
 
     /// Opens the file at its path, or under the name that it has got in the same folder; says why where it is lost.
-    fn open(&self, settings: &Settings, encoding: Encoding) -> Result<Result<Opened, String>, Error> {
-        let Some(file) = self.find()? else {
+    fn open(&mut self, settings: &Settings, encoding: Encoding) -> Result<Result<Opened, String>, Error> {
+        let Some((file, place)) = self.find()? else {
             return Ok(Err(self.what_is_there()));
         };
+        (self.place, self.closed) = (place, None);
         let size = file.metadata().map_err(|error| self.failed("look at", error))?.len();
         if encoding == Encoding::Plain && size < self.offset {
             return Ok(Err(format!("was cut to {size} bytes")));
@@ -125,7 +225,29 @@ impl Cursor {
         let input =
             Input::open(&file, encoding, self.offset, self.size).map_err(|error| self.content_error(self.offset, encoding, error))?;
         let lines = Lines::new(self.offset, settings.max_record, settings.skip_blank);
-        Ok(Ok(Opened { file, input, lines, left_alone_since: None }))
+        Ok(Ok(Opened { file, input, lines, at_end: None, grew_at: Instant::now() }))
+    }
+
+    /// What comes of a closed file that was deleted at its end: it is finished if it stays away.
+    fn deleted(&mut self, settings: &Settings, block: &mut Block) -> Step {
+        let since = *self.left_alone_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < settings.rotation_wait {
+            if let Some(closed) = &mut self.closed {
+                closed.next_look = since + settings.rotation_wait;
+            }
+            return Step::Idle;
+        }
+        Lines::new(self.offset, settings.max_record, settings.skip_blank).begin(block);
+        (block.split, block.head) = (self.split, self.identity.head);
+        Step::End
+    }
+
+    /// Whether the file, which is nowhere to be found, was closed when it had been read to its end, in whole lines, and was not written to as
+    /// far as that was seen. One that stands at its path and is another one by its first bytes was overwritten.
+    fn was_deleted_at_its_end(&self) -> bool {
+        let was_read = self.closed.as_ref().is_some_and(|closed| closed.at_end.is_some() && !closed.has_begun_line);
+        let is_there = fs::metadata(&self.place).is_ok_and(|metadata| metadata.ino() == self.identity.inode);
+        was_read && !is_there
     }
 
     /// What became of a file that is not found any more.
@@ -138,26 +260,41 @@ impl Cursor {
         }
     }
 
-    fn find(&self) -> Result<Option<File>, Error> {
+    /// The file and where it is now.
+    fn find(&self) -> Result<Option<(Arc<File>, PathBuf)>, Error> {
         match File::open(&self.path) {
-            Ok(file) if self.is(&file, true).map_err(|error| self.failed("read", error))? => return Ok(Some(file)),
+            Ok(file) if self.is(&file, true).map_err(|error| self.failed("read", error))? => {
+                return Ok(Some((Arc::new(file), self.path.clone())));
+            }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.failed("open", error)),
             _ => {}
         }
+        for _ in 0..SEARCHES {
+            match self.search() {
+                // It was renamed again meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                found => return found.map_err(|error| self.failed("search the folder of", error)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file under another name in its folder.
+    fn search(&self) -> io::Result<Option<(Arc<File>, PathBuf)>> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            entries => entries.map_err(|error| self.failed("search the folder of", error))?,
+            entries => entries?,
         };
         for entry in entries {
-            let entry = entry.map_err(|error| self.failed("search the folder of", error))?;
+            let entry = entry?;
             let same_inode = |metadata: &Metadata| metadata.is_file() && metadata.ino() == self.identity.inode;
             if !entry.metadata().as_ref().is_ok_and(same_inode) {
                 continue;
             }
-            let file = File::open(entry.path()).map_err(|error| self.failed("open the renamed", error))?;
-            if self.is(&file, false).map_err(|error| self.failed("read", error))? {
-                return Ok(Some(file));
+            let file = File::open(entry.path())?;
+            if self.is(&file, false)? {
+                return Ok(Some((Arc::new(file), entry.path())));
             }
         }
         Ok(None)
@@ -190,7 +327,7 @@ impl Cursor {
     }
 
     /// Whether the file was renamed or deleted and brought nothing new for as long as the options say.
-    fn is_left(&self, opened: &mut Opened, settings: &Settings) -> Result<bool, Error> {
+    fn is_left(&mut self, opened: &Opened, settings: &Settings) -> Result<bool, Error> {
         let own = opened.file.metadata().map_err(|error| self.failed("look at", error))?;
         let at_its_path = match fs::metadata(&self.path) {
             Ok(metadata) => metadata.ino() == own.ino() && metadata.dev() == own.dev(),
@@ -198,10 +335,10 @@ impl Cursor {
             Err(error) => return Err(self.failed("look at", error)),
         };
         if at_its_path {
-            opened.left_alone_since = None;
+            self.left_alone_since = None;
             return Ok(false);
         }
-        let since = *opened.left_alone_since.get_or_insert_with(Instant::now);
+        let since = *self.left_alone_since.get_or_insert_with(Instant::now);
         Ok(since.elapsed() >= settings.rotation_wait)
     }
 
@@ -218,6 +355,7 @@ impl Cursor {
 
     fn content_error(&self, at: u64, encoding: Encoding, error: io::Error) -> Error {
         let kind = match encoding {
+            _ if error.raw_os_error().is_some() => return self.failed("read", error),
             Encoding::Plain => return self.failed("read", error),
             Encoding::Gzip => "gzip",
             Encoding::Zstd => "zstd",
@@ -228,6 +366,6 @@ impl Cursor {
     }
 
     fn failed(&self, what: &str, error: io::Error) -> Error {
-        Error::external(format!("cannot {what} {}", self.path.display())).caused_by(error)
+        failure(what, &self.path, error)
     }
 }

@@ -1,5 +1,6 @@
 //! Finds files that are not known yet.
 
+use super::failure::failure;
 use super::identity::{HEAD_BYTES, Identity, SplitId, read_head};
 use super::listing::Found;
 use super::position::{FilePosition, FileStop};
@@ -13,7 +14,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Splits whose files were cut or overwritten: what has their identity now is another content. Readers note them, discovery asks.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +52,7 @@ pub(super) fn discover(settings: &Settings, known: &BTreeSet<String>, lost: &Los
     let mut splits = Vec::new();
     for file in found {
         let looked_at = look_at(settings, &file, &taken);
-        let new = looked_at.map_err(|error| within(Error::external(format!("cannot read {}", file.path)).caused_by(error)))?;
+        let new = looked_at.map_err(|error| within(failure("read", Path::new(&file.path), error)))?;
         if let Some((id, split)) = new {
             taken.push((id, false));
             splits.push(split);
@@ -60,10 +61,19 @@ pub(super) fn discover(settings: &Settings, known: &BTreeSet<String>, lost: &Los
     Ok(splits)
 }
 
+/// Whether a file was made, or its rights were changed, less than `rotation-wait` ago.
+fn is_fresh(found: &Found, settings: &Settings) -> bool {
+    let changed = std::fs::metadata(&found.path).map(|metadata| metadata.ctime());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    changed.is_ok_and(|changed| now.saturating_sub(Duration::from_secs(changed.try_into().unwrap_or(0))) < settings.rotation_wait)
+}
+
 /// The split of a file, when it is new and ready to be read. Files that were deleted in the meantime are none.
 fn look_at(settings: &Settings, found: &Found, taken: &[(SplitId, bool)]) -> io::Result<Option<(SplitId, Split)>> {
     let file = match File::open(&found.path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // Whoever makes a file may give the rights to it a moment later.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied && settings.follow && is_fresh(found, settings) => return Ok(None),
         file => file?,
     };
     let (metadata, head) = (file.metadata()?, read_head(&file)?);

@@ -87,6 +87,11 @@ impl Lines {
         self.start + self.carry.len() as u64
     }
 
+    /// The byte at which the line starts that was not read to its end yet: where another reading of the input goes on.
+    pub(super) fn line_start(&self) -> u64 {
+        self.start
+    }
+
     /// Reads the next block of whole lines; what follows the last line end is kept for the next one.
     pub(super) fn read(&mut self, input: &mut dyn Read, block: &mut Block) -> Result<Filled, LineError> {
         self.begin(block);
@@ -129,7 +134,8 @@ impl Lines {
         Ok(())
     }
 
-    fn begin(&mut self, block: &mut Block) {
+    /// Empties a block and puts it where the next line starts, with what was read of that line.
+    pub(super) fn begin(&mut self, block: &mut Block) {
         block.start = self.start;
         block.lines.clear();
         block.bytes.clear();

@@ -1,5 +1,6 @@
 //! Which files an option `path` means: one, those of a folder, or those that fit a pattern, in the order of their names.
 
+use super::failure::failure;
 use crate::Error;
 use globset::{GlobBuilder, GlobMatcher};
 use std::fs::{self, Metadata};
@@ -71,7 +72,7 @@ impl Pattern {
                 walk(&glob.base, Path::new(""), glob.depth, glob.hidden, &|name| glob.matcher.is_match(name), &mut found)?;
             }
             (Err(error), None) if is_absent(&error) => {}
-            (Err(error), _) => return Err(Error::external(format!("cannot look at {}", self.text)).caused_by(error)),
+            (Err(error), _) => return Err(failure("look at", path, error)),
         }
         found.sort();
         Ok(found)
@@ -107,7 +108,7 @@ fn walk(
     found: &mut Vec<Found>,
 ) -> Result<(), Error> {
     let folder = base.join(below);
-    let failed = |error: io::Error| Error::external(format!("cannot read the folder {}", folder.display())).caused_by(error);
+    let failed = |error: io::Error| failure("read the folder", &folder, error);
     let entries = match fs::read_dir(&folder) {
         Err(error) if is_absent(&error) => return Ok(()),
         other => other.map_err(failed)?,
@@ -163,6 +164,12 @@ mod tests {
     fn what_is_no_pattern_is_told() {
         assert!(Pattern::parse("a/[b").unwrap_err().contains("is no pattern"));
         assert!(Pattern::parse("").is_err());
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("loop", folder.path().join("loop")).unwrap();
+        for path in ["loop", "loop/below", "loop/*.log"] {
+            let error = Pattern::parse(folder.path().join(path).to_str().unwrap()).unwrap().list().unwrap_err();
+            assert!(error.to_string().contains("leads back to itself") && !error.retry_helps(), "{error}");
+        }
         assert!(Pattern::parse("/dev/null").unwrap().list().unwrap_err().to_string().contains("no file that can be read again"));
     }
 }

@@ -5,6 +5,7 @@
 
 mod cursor;
 mod discovery;
+mod failure;
 mod identity;
 mod input;
 mod lines;
@@ -26,9 +27,9 @@ use crate::config::Fault;
 use async_trait::async_trait;
 use discovery::{LostSplits, discover};
 use reader::FileReader;
-use serde_json::Value;
+use serde_json::{Value, json};
 use settings::Settings;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -83,6 +84,16 @@ impl Source for Files {
 
     fn discovery_interval(&self) -> Option<Duration> {
         self.settings.follow.then_some(self.settings.discovery_interval)
+    }
+
+    /// Which files, and what of their bytes is a record.
+    fn identity(&self) -> BTreeMap<String, Value> {
+        let Settings { pattern, skip_blank, compression, .. } = &*self.settings;
+        // A working directory that cannot be found is told when files are looked for.
+        let path = std::path::absolute(pattern.text()).map_or_else(|_| pattern.text().to_owned(), |path| path.display().to_string());
+        let format = if *skip_blank { Format::Json } else { Format::Lines };
+        let values = [("path", json!(path)), ("format", json!(format)), ("compression", json!(compression))];
+        values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     fn is_bounded(&self) -> bool {

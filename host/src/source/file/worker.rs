@@ -16,6 +16,10 @@ use tokio::sync::mpsc;
 /// How often files that are followed are looked at while none of them has anything new.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// Files that a thread has open at most. As long as there are no more files than this, all of them stay open: an open file is read to its end
+/// also when it was deleted. With the usual limit of 1,024 descriptors there is room for a dozen subtasks and what they write.
+const MAX_OPEN_FILES: usize = 64;
+
 /// Blocks that are read ahead: enough that neither side waits for the other, and a bound of the memory.
 const BLOCKS_AHEAD: usize = 4;
 
@@ -98,6 +102,16 @@ impl Reading {
             }
             idle = if idle >= self.cursors.len() { 0 } else { idle };
             let Some(mut cursor) = self.cursors.pop_front() else { continue };
+            match cursor.needs_opening(&self.settings) {
+                Ok(true) => self.make_room(),
+                Ok(false) if cursor.is_open() => {}
+                Ok(false) => {
+                    self.cursors.push_back(cursor);
+                    idle += 1;
+                    continue;
+                }
+                Err(error) => return self.failed(error),
+            }
             let mut block = unused.take().or_else(|| self.spare.try_recv().ok()).unwrap_or_default();
             match cursor.step(&self.settings, &mut block) {
                 Ok(Step::Lines) => {
@@ -120,11 +134,25 @@ impl Reading {
                     self.send(Event::End(cursor.split()))?;
                 }
                 Ok(Step::Lost(why)) => self.lost(&cursor, &why)?,
-                Err(error) => {
-                    let error = error.within(format!("source {}", self.settings.uid));
-                    return self.send(Event::Failed(error)).and(Err(Gone));
-                }
+                Err(error) => return self.failed(error),
             }
+        }
+    }
+
+    fn failed(&self, error: Error) -> Result<(), Gone> {
+        let error = error.within(format!("source {}", self.settings.uid));
+        self.send(Event::Failed(error)).and(Err(Gone))
+    }
+
+    /// Closes a file if another one could not be opened else: of those that were read to their ends, or else of all, the one that brought
+    /// nothing new for longest.
+    fn make_room(&mut self) {
+        if self.cursors.iter().filter(|cursor| cursor.is_open()).count() < MAX_OPEN_FILES {
+            return;
+        }
+        let open = self.cursors.iter_mut().filter(|cursor| cursor.is_open());
+        if let Some(quietest) = open.min_by_key(|cursor| (!cursor.is_at_end(), cursor.grew_at())) {
+            quietest.close();
         }
     }
 

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use reader::GeneratorReader;
 use serde_json::{Value, json};
 use splits::Deal;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The source type `generator`: see [`GeneratorOptions`].
@@ -63,6 +63,23 @@ impl Source for Generator {
         let new = deals.iter().filter(|deal| !known.contains(&deal.id()));
         let stop = self.options.count.map(|count| json!(count));
         Ok(new.map(|deal| Split { id: deal.id(), position: json!(deal.first()), stop: stop.clone(), finished: false }).collect())
+    }
+
+    /// All that makes up the records: not how many there are and how fast they come.
+    fn identity(&self) -> BTreeMap<String, Value> {
+        let GeneratorOptions { rate: _, count: _, seed, splits, payload, template, size, key, users, amount, time } = &self.options;
+        let values = [
+            ("seed", json!(seed)),
+            ("splits", json!(splits)),
+            ("payload", json!(payload)),
+            ("template", json!(template)),
+            ("size", json!(size)),
+            ("key", json!(key)),
+            ("users", json!(users)),
+            ("amount", json!(amount)),
+            ("time", json!(time)),
+        ];
+        values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
     fn is_bounded(&self) -> bool {
