@@ -49,7 +49,7 @@ pub enum RunError {
     },
     /// The manifest names a sink that the plan does not have.
     #[error(
-        "sink {sink} has prepared output that is not visible yet, but the job has no exactly-once sink with that uid: give it back as it was (uid, type, delivery-guarantee), and change or remove it after the next completed checkpoint"
+        "sink {sink} has prepared output that is not visible yet, but the job has no exactly-once sink with that uid any more: make it what it was (uid, type, delivery-guarantee), and change it after the job was stopped with a last checkpoint"
     )]
     UnknownSink {
         /// The sink.

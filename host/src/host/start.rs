@@ -134,8 +134,9 @@ async fn manifest_at(path: &str) -> Result<(StartFrom, Option<FilesAt>), SubmitE
         Some("") => "/",
         Some(root) => root,
     };
-    if !trimmed.contains("://") && !Path::new(trimmed).join("_metadata").is_file() {
-        return Err(not_there(path, trimmed));
+    let local = trimmed.strip_prefix("file://").filter(|local| local.starts_with('/')).unwrap_or(trimmed);
+    if !local.contains("://") && !Path::new(local).join("_metadata").is_file() {
+        return Err(not_there(path, local));
     }
     let storage: Arc<dyn CheckpointStorage> = storage::open(root, StorageOptions::default()).await?;
     let folder = format!("{job}/{checkpoint}");

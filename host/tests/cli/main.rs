@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod checkpoint;
+mod run;
 mod validate;
 
 use std::path::Path;

@@ -215,6 +215,16 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_manifests_that_kept_less_are_read_and_nothing_of_them_is_refused() {
+        let part = json!({"digest": null, "type_name": "totals.wasm", "config": {}, "parallelism": 1});
+        let before: PlanPart = serde_json::from_value(part.clone()).unwrap_or_default();
+        assert_eq!(before.type_name, "totals.wasm");
+        let after = operator(&[("a", "/user")], &[("total", "value")]);
+        assert_eq!(mixed_up("op", Kept::State, &before, &after), [""; 0]);
+        assert_eq!(serde_json::to_value(&before).ok(), Some(part), "nothing is written that is not there");
+    }
+
+    #[test]
     fn a_plugin_must_have_the_states_that_there_are() {
         let input = [("a", "/user")];
         let before = operator(&input, &[("total", "value"), ("seen", "map")]);

@@ -317,6 +317,41 @@ fn replaced_values_never_show() {
     assert_eq!(job.spec().sinks[0].options["extension"], "waterwheel");
 }
 
+#[test]
+fn numbers_of_every_kind_are_told_with_their_paths() {
+    let found = |text: &str| faults(&format!("name: a\nsinks: [{{uid: out, inputs: [op], type: modest}}]\n{text}"));
+    let source = "sources: [{uid: in, type: generator, count: 100000000000000000000000000000}]";
+    let operator = "operators: [{uid: op, plugin: a.wasm, inputs: [{from: in, as: 255}], limits: {memory: 0, call-timeout: 0}}]";
+    let batch =
+        "execution: {batch: {max-records: 99999999999999}, restart-strategy: {type: fixed-delay, fixed-delay: {attempts: 5000000000}}}";
+    let mut all = found(&format!("{source}\n{operator}\n{batch}\nparallelism: 1.0"));
+    all.sort();
+    assert_eq!(
+        all,
+        [
+            "/execution/batch/max-records: 99999999999999 is wrong here: it must be at most 4294967295",
+            "/execution/restart-strategy/fixed-delay/attempts: 5000000000 is wrong here: it must be at most 4294967295",
+            "/operators/0/inputs/0/as: 255 is out of range: only 0 is possible where there is one input",
+            "/operators/0/limits/call-timeout: must be at least 1ms: a call that takes longer fails",
+            "/operators/0/limits/memory: 0 B is less than 64 KiB, the least that a plugin can have",
+            "/parallelism: 1.0 is wrong here: write it as a whole number, without a decimal point",
+            "/sources/0/count: 1e+29 is wrong here: it must be at most 18446744073709551615",
+        ]
+    );
+    let interval = found(
+        "sources: [{uid: in, type: generator}]\noperators: [{uid: op, plugin: a.wasm, inputs: [in]}]\nexecution.checkpointing: {interval: 99999999999999999999999, dir: x}",
+    );
+    assert_eq!(interval.len(), 1, "{interval:?}");
+    assert!(interval[0].starts_with("/execution/checkpointing/interval: expected a duration"), "{interval:?}");
+}
+
+#[test]
+fn a_relative_file_url_is_told_with_what_to_write() {
+    let found = faults(&with(MODEST, "execution.checkpointing: {interval: 1 s, dir: \"file://x/y\"}"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("/execution/checkpointing/dir: ") && found[0].contains("write file:///x/y"), "{found:?}");
+}
+
 fn event_time_faults(event_time: &str) -> Vec<String> {
     let mut found = faults(&format!(
         "name: a\nsources:\n- {{uid: in, type: generator, event-time: {event_time}}}\nsinks:\n- {{uid: out, inputs: [in], type: modest}}\n"

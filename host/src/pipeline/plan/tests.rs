@@ -70,6 +70,17 @@ fn job(spec: &JobSpec) -> Job {
 }
 
 #[test]
+fn a_plugin_that_cannot_be_started_with_its_memory_is_refused() {
+    let mut spec = enrichment().build();
+    spec.operators[1].limits.memory = crate::config::Size(100 << 10);
+    let faults: Vec<String> = Plan::build(&job(&spec), &Shelf).unwrap_err().0.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        faults,
+        ["/operators/1/limits/memory: 100 KiB is less than the 1 MiB that the plugin map.wasm takes before its first record"]
+    );
+}
+
+#[test]
 fn nodes_edges_and_chains_follow_from_the_inputs() {
     let plan = Plan::build(&job(&enrichment().build()), &Shelf).unwrap();
     let nodes: Vec<&str> = plan.nodes.iter().map(|node| &*node.uid).collect();

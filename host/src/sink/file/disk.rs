@@ -4,6 +4,7 @@ use crate::Error;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// An error of the operating system in words: what was tried, on which path, and what to do about it.
 pub(super) fn failure(action: &str, path: &Path, error: io::Error) -> Error {
@@ -44,6 +45,16 @@ pub(super) fn create_folders(folder: &Path) -> Result<(), Error> {
 /// Makes the entries of a folder durable: what was created, renamed or deleted in it survives a power failure.
 pub(super) fn sync_folder(folder: &Path) -> Result<(), Error> {
     File::open(folder).and_then(|opened| opened.sync_all()).map_err(|error| failure("sync the folder", folder, error))
+}
+
+/// What time it is by the clock that gives files their times, which on another machine's disk is another one than ours; none where the folder
+/// is not there or does not tell. The folder's own time of change is moved by it.
+pub(super) fn now_in(folder: &Path) -> Option<SystemTime> {
+    use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let folder = File::open(folder).ok()?;
+    futimens(&folder, &Timestamps { last_access: now, last_modification: now }).ok()?;
+    folder.metadata().ok()?.modified().ok()
 }
 
 /// Renames a file, and refuses to overwrite another: `AlreadyExists` then.

@@ -33,7 +33,8 @@ use options::{Settings, check_name_length};
 use prepared::{Leftovers, Prepared};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 use tokio::task::spawn_blocking;
 use writer::FileWriter;
 
@@ -61,7 +62,7 @@ impl SinkType for FileType {
 
     fn create(&self, uid: &str, options: &Value, guarantee: Guarantee) -> Result<Arc<dyn Sink>, Vec<Fault>> {
         let settings = Settings::parse(uid, options)?;
-        Ok(Arc::new(FileSink { uid: uid.to_owned(), settings, guarantee }))
+        Ok(Arc::new(FileSink { uid: uid.to_owned(), settings, guarantee, began: Mutex::default() }))
     }
 }
 
@@ -71,6 +72,14 @@ struct FileSink {
     uid: String,
     settings: Settings,
     guarantee: Guarantee,
+    /// When the last start of the job began, by the clock of the folder's file system.
+    began: Mutex<Option<SystemTime>>,
+}
+
+impl FileSink {
+    fn began(&self) -> Option<SystemTime> {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Runs on a thread that may block.
@@ -95,6 +104,7 @@ impl Sink for FileSink {
             below: context.generation,
             keep: HashSet::new(),
             in_progress_only: true,
+            began: self.began(),
         });
         blocking(move || {
             disk::create_folders(&root)?;
@@ -102,6 +112,15 @@ impl Sink for FileSink {
         })
         .await?;
         Ok(Box::new(FileWriter::new(self.settings.clone(), self.guarantee, context)))
+    }
+
+    /// Before the run takes its generation: whatever is in progress and older belongs to no later run.
+    async fn verify(&self) -> Result<(), Error> {
+        let root = self.settings.root.clone();
+        let began = spawn_blocking(move || disk::now_in(&root)).await;
+        let began = began.map_err(|error| Error::internal("looking at the folder did not end").caused_by(error))?;
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = began;
+        Ok(())
     }
 
     fn as_two_phase(&self) -> Option<&dyn TwoPhaseSink> {
@@ -123,7 +142,7 @@ impl TwoPhaseSink for FileSink {
 
     async fn clean_up(&self, job: &str, below: u64, keep: &[Value]) -> Result<(), Error> {
         let keep = Prepared::from_values(keep)?.into_iter().map(|file| file.pending).collect();
-        let leftovers = Leftovers { uid: self.uid.clone(), job: job.to_owned(), below, keep, in_progress_only: false };
+        let leftovers = Leftovers { uid: self.uid.clone(), job: job.to_owned(), below, keep, in_progress_only: false, began: self.began() };
         let root = self.settings.root.clone();
         blocking(move || leftovers.delete(&root)).await
     }

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// A pending file: where it is, where it goes, and how the result is known again. Both paths are absolute, in one folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,18 +148,32 @@ pub(super) fn abort(prepared: &[Prepared]) -> Result<(), Error> {
 pub(super) struct Leftovers {
     pub(super) uid: String,
     pub(super) job: String,
-    /// Only what is of a generation below this one.
+    /// What is of a generation below this one.
     pub(super) below: u64,
     pub(super) keep: HashSet<PathBuf>,
     /// Only files that were never complete.
     pub(super) in_progress_only: bool,
+    /// When this start of the job began, by the clock of the folder's file system.
+    pub(super) began: Option<SystemTime>,
+}
+
+/// The name of a job and which incarnation of it an id stands for: `orders` is the first one, `orders.2` the second.
+fn incarnation(job: &str) -> (&str, u64) {
+    let later = job.rsplit_once('.').and_then(|(name, number)| Some((name, number.parse().ok()?)));
+    later.unwrap_or((job, 1))
 }
 
 impl Leftovers {
     /// Deletes them in a folder and those below it; no folder is deleted.
+    ///
+    /// A *pending* file goes by the generation alone: a manifest may name it, and whether one does is known of this log only. Generations of two
+    /// logs say nothing of each other, so one that is not below ours stays, and is named: checkpoints were deleted, or another job of the name
+    /// writes here. A file *in progress* is never named by a manifest. It goes as well when it was not written to since this start began, or is of
+    /// an earlier incarnation of the job: checkpoints deleted or switched on between two runs, and `--fresh`, begin a new count of generations.
+    /// Should such a file have a living writer all the same, that one fails at its next barrier and goes on from its last checkpoint.
     pub(super) fn delete(&self, folder: &Path) -> Result<(), Error> {
         for_each_file(folder, &mut |name, path| {
-            if self.is_one(name, path) {
+            if self.is_one(name, path)? {
                 disk::remove(path)?;
                 tracing::info!(uid = %self.uid, path = %path.display(), "deleted what a dead run left");
             }
@@ -167,13 +182,30 @@ impl Leftovers {
         .map(drop)
     }
 
-    fn is_one(&self, name: &str, path: &Path) -> bool {
-        let Some(part) = PartName::parse_hidden(name) else { return false };
-        part.uid == self.uid
-            && part.job == self.job
-            && part.generation < self.below
-            && (PartName::is_in_progress(name) || !self.in_progress_only)
-            && !self.keep.contains(path)
+    fn is_one(&self, name: &str, path: &Path) -> Result<bool, Error> {
+        let Some(part) = PartName::parse_hidden(name).filter(|part| part.uid == self.uid) else { return Ok(false) };
+        let is_earlier = part.job == self.job && part.generation < self.below;
+        if !PartName::is_in_progress(name) {
+            let stays = part.job == self.job && !is_earlier && !self.keep.contains(path) && self.is_older(path)?;
+            if stays {
+                let advice = "delete it if the checkpoints of its run are gone for good, or rename it to see what is in it";
+                tracing::warn!(uid = %self.uid, path = %path.display(), "a pending file of a run that is not in this job's log stays: {advice}");
+            }
+            return Ok(is_earlier && !self.in_progress_only && !self.keep.contains(path));
+        }
+        let ((name, number), (own_name, own_number)) = (incarnation(&part.job), incarnation(&self.job));
+        let is_replaced = name == own_name && number < own_number;
+        Ok(is_earlier || is_replaced || (part.job == self.job && self.is_older(path)?))
+    }
+
+    /// Whether a file was not written to since this start began; false where that is not known.
+    fn is_older(&self, path: &Path) -> Result<bool, Error> {
+        let Some(began) = self.began else { return Ok(false) };
+        match fs::metadata(path).and_then(|metadata| metadata.modified()) {
+            Ok(modified) => Ok(modified < began),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failure("look at", path, error)),
+        }
     }
 }
 

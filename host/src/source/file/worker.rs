@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Files that a thread has open at most. As long as there are no more files than this, all of them stay open: an open file is read to its end
 /// also when it was deleted. With the usual limit of 1,024 descriptors there is room for a dozen subtasks and what they write.
-const MAX_OPEN_FILES: usize = 64;
+pub(super) const MAX_OPEN_FILES: usize = 64;
 
 /// Blocks that are read ahead: enough that neither side waits for the other, and a bound of the memory.
 const BLOCKS_AHEAD: usize = 4;

@@ -168,6 +168,30 @@ async fn clean_up_touches_nothing_that_is_not_its_own() {
 }
 
 #[tokio::test]
+async fn what_dead_runs_of_other_logs_and_incarnations_had_in_progress_goes_and_what_is_newer_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let of = |job: &str, generation: u64, state: &str| format!(".part-out@{job}-00000-{generation:06}-000000000.jsonl.{state}");
+    let sink = exactly_once(root, json!({}));
+    // Checkpoints were deleted or switched on since, and the count of generations began anew.
+    let old = [of("job.2", 7, "in-progress"), of("job.2", 1_796_076_667_054, "in-progress"), of("job", 9, "in-progress")];
+    // A manifest may name what is pending.
+    let kept = [of("job.2", 7, "pending"), of("job.3", 1, "in-progress"), of("jobs", 1, "in-progress")];
+    for name in old.iter().chain(&kept) {
+        fs::write(root.join(name), "x").unwrap();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    sink.verify().await.unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    let newer = of("job.2", 8, "in-progress");
+    fs::write(root.join(&newer), "x").unwrap();
+    sink.as_two_phase().unwrap().clean_up("job.2", 2, &[]).await.unwrap();
+    let mut expected = [&kept[..], &[newer]].concat();
+    expected.sort_unstable();
+    assert_eq!(files(root).into_keys().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
 async fn what_is_not_prepared_work_of_a_file_sink_is_refused_before_anything_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let sink = exactly_once(folder.path(), json!({}));
