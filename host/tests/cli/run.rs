@@ -96,11 +96,13 @@ fn a_reader_that_goes_away_fails_the_job_also_when_nobody_hears_it_say_so() {
 #[test]
 fn lines_that_nobody_took_out_of_the_pipe_fail_the_job() {
     let place = Place::new();
-    // All of them have room in the pipe; the last checkpoint comes when the reader is gone.
-    let job = place.job("type: generator, count: 20, rate: 10", STDOUT);
+    // All of them have room in the pipe, and nothing is printed when the reader is gone.
+    fs::write(place.path("in.log"), "one\ntwo\nthree\nfour\n").unwrap();
+    let job = place.job("type: file, follow: true, path: in.log", &format!("{STDOUT}\nCHECKPOINTS"));
     let mut child = place.command(&["run", "--quiet", &job]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut output = child.stdout.take().unwrap();
-    output.read_exact(&mut [0; 10]).unwrap();
+    output.read_exact(&mut [0; 5]).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
     drop(output);
     let output = wait(child);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -163,6 +165,33 @@ fn a_folder_without_the_right_to_read_it_fails_the_job_at_once() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot read the folder closed; give the user of this process the right to read it"), "{said}");
     assert!(said.contains("Permission denied") && !said.contains("restarted"), "{said}");
+}
+
+#[test]
+fn a_file_that_gets_its_rights_a_moment_after_it_was_made_is_waited_for() {
+    let place = Place::new();
+    fs::create_dir(place.path("logs")).unwrap();
+    for name in ["logs", "."] {
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let file = place.path("logs/a.log");
+    fs::write(&file, "one\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    let job = place.job("type: file, follow: true, discovery-interval: 50 ms, format: lines, path: logs", STDOUT);
+    let mut command = place.command(&["run", "--quiet", &job]);
+    if fs::read(&file).is_ok() {
+        command.uid(65534).gid(65534);
+    }
+    let Ok(mut child) = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() else { return };
+    std::thread::sleep(Duration::from_millis(800));
+    assert!(child.try_wait().unwrap().is_none(), "{}", text(&child.wait_with_output().unwrap().stderr));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "one\n");
+    signal(&child, "TERM");
+    let output = wait(child);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -288,8 +317,8 @@ fn a_checkpoint_that_is_not_there_is_told_with_what_there_is() {
             "there is no checkpoint at /nope: its file /nope/_metadata is not there; give the folder of one, {dir}/{job}/chk-{number}",
         ),
         ("nope", "its file nope/_metadata is not there"),
-        ("checkpoints/job/chk-99", "in checkpoints/job there are chk-0"),
-        ("checkpoints/job", "in checkpoints/job there are chk-0"),
+        ("checkpoints/job/chk-99", "in checkpoints/job there are chk-"),
+        ("checkpoints/job", "in checkpoints/job there are chk-"),
         ("file:///nope/job/chk-1", "its file /nope/job/chk-1/_metadata is not there"),
         ("file://nope/job/chk-1", "write file:///nope"),
     ] {

@@ -5,12 +5,12 @@ use std::path::Path;
 
 #[test]
 fn validate_names_all_faults_with_their_paths_and_exits_with_2() {
-    let file = "host/tests/cli/jobs/five-faults.yaml";
+    let file = "host/tests/cli/jobs/six-faults.yaml";
     let output = waterwheel(&["validate", file]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(text(&output.stdout), "");
     let mut lines: Vec<&str> =
-        text(&output.stderr).lines().map(|line| line.strip_prefix("host/tests/cli/jobs/five-faults.yaml: ").unwrap_or(line)).collect();
+        text(&output.stderr).lines().map(|line| line.strip_prefix("host/tests/cli/jobs/six-faults.yaml: ").unwrap_or(line)).collect();
     lines.sort_unstable();
     assert_eq!(
         lines,
@@ -18,9 +18,10 @@ fn validate_names_all_faults_with_their_paths_and_exits_with_2() {
             "/execution/checkpointing/mode: \"exactly-twice\" is wrong here: expected \"exactly-once\" or \"at-least-once\"",
             "/operators/0/inputs/0: unknown input \"ordres\"; did you mean \"orders\"?",
             "/operators/0/parallelism: 300 is more than max-parallelism, which is 128: give fewer subtasks or a larger max-parallelism",
+            "/operators/0/plugin: there is no plugin at host/tests/cli/jobs/totals.wasm",
             "/sinks/0/delivery-guarantee: exactly-once needs checkpointing: set execution.checkpointing.interval and dir",
             "/sources/0/rats: unknown key \"rats\"; did you mean \"rate\"?",
-            "5 faults",
+            "6 faults",
         ]
     );
 }

@@ -217,7 +217,7 @@ mod tests {
         assert!(fault(r#"{"name": "a", "name": "b"}"#).contains("the key \"name\" stands here twice"));
         let told = |text: &str| parse(text).unwrap_err().to_string();
         for (text, path, says) in [
-            ("name: a\nx: [1, *b]", "/x/1", "an alias"),
+            ("name: a\nx: [1, *b]", "/x", "an alias"),
             ("sources:\n- count: .inf", "/sources/0/count", "no number that a job can use"),
             ("sources:\n- count: !!int many", "/sources/0/count", "does not fit the tag"),
             ("name: a\n---\nname: b", "/", "several documents"),

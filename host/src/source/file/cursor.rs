@@ -40,6 +40,8 @@ pub(super) struct Cursor {
     identity: Identity,
     /// The byte at which reading starts.
     offset: u64,
+    /// The byte up to which the file was read when it was open before: from the offset on it is read again.
+    furthest: u64,
     /// The size of the file, compressed where it is, up to which it is read; none to follow it.
     size: Option<u64>,
     opened: Option<Opened>,
@@ -96,7 +98,18 @@ pub(super) enum Step {
 
 impl Cursor {
     pub(super) fn new(split: usize, path: PathBuf, identity: Identity, offset: u64, size: Option<u64>) -> Self {
-        Self { split, place: path.clone(), path, identity, offset, size, opened: None, closed: None, left_alone_since: None }
+        Self {
+            split,
+            place: path.clone(),
+            path,
+            identity,
+            offset,
+            furthest: offset,
+            size,
+            opened: None,
+            closed: None,
+            left_alone_since: None,
+        }
     }
 
     /// Whether the file is open.
@@ -194,10 +207,10 @@ impl Cursor {
         // Decided before reading: what was written until then is read in any case.
         let is_left = !self.is_bounded() && self.is_left(opened, settings)?;
         let seen = Seen::of(&opened.file.metadata().map_err(|error| failure("look at", &self.place, error))?);
-        let before = opened.lines.read_to();
         let filled = opened.lines.read(&mut opened.input, block).map_err(|error| self.line_error(error, settings, encoding, opened))?;
-        let has_grown = opened.lines.read_to() > before;
+        let has_grown = opened.lines.read_to() > self.furthest;
         if has_grown {
+            self.furthest = opened.lines.read_to();
             self.left_alone_since = None;
             opened.grew_at = Instant::now();
         }

@@ -107,7 +107,8 @@ fn walk(
     wanted: &dyn Fn(&Path) -> bool,
     found: &mut Vec<Found>,
 ) -> Result<(), Error> {
-    let folder = base.join(below);
+    // Joining an empty path would add a slash to the end.
+    let folder = if below.as_os_str().is_empty() { base.to_owned() } else { base.join(below) };
     let failed = |error: io::Error| failure("read the folder", &folder, error);
     let entries = match fs::read_dir(&folder) {
         Err(error) if is_absent(&error) => return Ok(()),
