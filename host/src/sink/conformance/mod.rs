@@ -1,4 +1,4 @@
-//! Suites that every sink should pass, a stranger's too: what [`Sink`] and [`TwoPhaseSink`] oblige to, seen from outside.
+//! Suites that every sink should pass, a stranger's too: what [`Sink`] and [`TwoPhaseSink`](super::TwoPhaseSink) oblige to, seen from outside.
 //!
 //! Implement [`Fixture`] and [`Place`] for the sink, and call [`check_sink`], for an exactly-once sink [`check_two_phase`] as well, in a test:
 //!
