@@ -41,7 +41,7 @@ pub(super) async fn run(arguments: &Arguments, connectors: &Connectors) -> Outco
     if faults.is_empty() {
         return Ok(text);
     }
-    eprint!("{text}");
+    crate::cli::say(text.trim_end());
     Err(Error::user(faults.join("\nwaterwheel: ")))
 }
 

@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Reads the partitions of one subtask.
 pub(super) struct KafkaReader {
+    settings: Arc<Settings>,
     is_bounded: bool,
     context: ReaderContext,
     worker: Worker,
@@ -54,7 +55,7 @@ impl KafkaReader {
     /// The client or its thread cannot be made.
     pub(super) async fn open(settings: Arc<Settings>, context: ReaderContext) -> Result<Self, Error> {
         let (subtask, limits) = (context.subtask, context.limits);
-        let (has_group, is_bounded) = (settings.group.is_some(), settings.is_bounded());
+        let (for_reader, has_group, is_bounded) = (Arc::clone(&settings), settings.group.is_some(), settings.is_bounded());
         let opened = tokio::task::spawn_blocking(move || {
             let options = settings.reader_client();
             let consumer: KafkaResult<Consumer> = options.config().create_with_context(options.context());
@@ -65,7 +66,7 @@ impl KafkaReader {
         let opened = opened.await.map_err(|error| Error::internal("making a Kafka client broke off").caused_by(error))?;
         let (consumer, worker) = opened?;
         let commits = has_group.then(|| Commits::new(consumer));
-        Ok(Self { is_bounded, context, worker, commits, splits: Vec::new(), current: None, lag: Lag::default() })
+        Ok(Self { settings: for_reader, is_bounded, context, worker, commits, splits: Vec::new(), current: None, lag: Lag::default() })
     }
 
     fn split(&self, split: &Split) -> Result<KafkaSplit, Error> {
@@ -73,6 +74,14 @@ impl KafkaReader {
             return Err(Error::internal(format!("split {} was added twice", split.id)));
         }
         let assigned = Assigned::parse(split)?;
+        let Settings { uid, topics, .. } = &*self.settings;
+        if !topics.has(&assigned.partition.topic) {
+            return Err(Error::user(format!(
+                "the checkpoint holds the position of {} of the source {uid}, which reads {topics} now: read that topic again, or give the source a uid \
+                 of its own and leave the position behind with --allow-non-restored-state, or begin again with --fresh",
+                split.id
+            )));
+        }
         let number = self.context.split_table.number(&self.context.uid, &split.id);
         let progress = Arc::new(Progress::new(split.id.clone(), assigned.position, assigned.stop));
         Ok(KafkaSplit { assigned, number, progress })

@@ -43,6 +43,15 @@ pub(super) enum Wanted {
     Pattern(Regex),
 }
 
+impl Wanted {
+    pub(super) fn has(&self, topic: &str) -> bool {
+        match self {
+            Self::Names(names) => names.iter().any(|name| name == topic),
+            Self::Pattern(pattern) => pattern.is_match(topic),
+        }
+    }
+}
+
 impl fmt::Display for Wanted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -285,11 +294,7 @@ fn specific_offsets(
             faults.push(Fault::new(place, format!("{name:?} is no partition: write topic-partition, such as orders-0")));
             continue;
         };
-        let is_read = match topics {
-            Some(Wanted::Names(names)) => names.iter().any(|name| **name == *partition.topic),
-            Some(Wanted::Pattern(pattern)) => pattern.is_match(&partition.topic),
-            None => true,
-        };
+        let is_read = topics.as_ref().is_none_or(|topics| topics.has(&partition.topic));
         if !is_read {
             faults.push(Fault::new(place, format!("topic {} is not read by this source", partition.topic)));
         }

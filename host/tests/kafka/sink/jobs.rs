@@ -209,6 +209,9 @@ async fn a_job_waits_for_its_broker_and_goes_on() {
     let handle = lab.submit(&spec).await;
     let mut control = handle.control();
     until(&mut control, "a checkpoint", |status| completed(status) >= 2).await;
+    // Between two commits: a lone broker that is killed while it tells the partitions of one does not tell them after its restart, since they have no
+    // leader then, and takes the transaction for complete (seen with Kafka 4.3.1).
+    tokio::time::sleep(Duration::from_millis(50)).await;
     broker.command("kill");
     let status = until(&mut control, "a restart", |status| status.state == JobState::Restarting && status.restarts >= 2).await;
     let last = status.exceptions.front().map(|failure| failure.message.clone()).unwrap_or_default();

@@ -94,6 +94,9 @@ async fn splits_of_another_source_are_refused() {
     let split = Split { id: "/var/log/orders@1".into(), position: json!({"offset": 1}), stop: None, finished: false };
     let error = reader.add_splits(vec![split]).await.unwrap_err();
     assert!(error.to_string().contains("no partition of a topic"), "{error}");
+    let split = Split { id: "b-0".into(), position: json!(1), stop: None, finished: false };
+    let error = reader.add_splits(vec![split]).await.unwrap_err();
+    assert!(error.to_string().contains("the position of b-0 of the source in, which reads a now"), "{error}");
 }
 
 #[tokio::test]

@@ -187,8 +187,11 @@ impl Markers {
             }
             if Instant::now() >= deadline {
                 return Err(LastResourceError::Unknown(format!(
-                    "a transaction that is none of this job's is open in topic {} from offset {stable} on (its end is {end}): stop who writes there",
-                    self.topic
+                    "a transaction is open in topic {topic} from offset {stable} on (its end is {end}), and none of the job's transactional ids has it: stop \
+                     who else writes there. If nobody does, a broker that was killed has lost the end of a transaction: `kafka-transactions.sh \
+                     find-hanging` names what hangs, there and in the topics of the output, and `kafka-transactions.sh abort` ends it; abort all of it, \
+                     and the job writes it again",
+                    topic = self.topic
                 )));
             }
             tokio::time::sleep(PAUSE).await;
