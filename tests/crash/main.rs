@@ -17,6 +17,7 @@ mod plugins;
 mod points;
 mod process;
 mod rescale;
+mod savepoints;
 mod stops;
 mod windows;
 mod wrong_files;

@@ -171,3 +171,50 @@ fn a_record_without_a_timestamp_fails_the_job_or_is_left_out() {
     job.finish();
     check_windows(&job);
 }
+
+#[test]
+fn a_job_that_is_drained_emits_all_its_windows_and_leaves_no_state() {
+    for crash in [None, Some("checkpoint::after-manifest=12*off->return(abort)")] {
+        let job = job();
+        let to = job.path("sp").to_str().unwrap().to_owned();
+        let mut process = job.start_with(&["--savepoint-on-stop", &to, "--drain"], crash.unwrap_or_default());
+        if crash.is_some() {
+            process.wait().expect_abort("checkpoint::after-manifest");
+            process = job.start_with(&["--savepoint-on-stop", &to, "--drain"], "");
+        }
+        let before = windows(&job).len();
+        process.wait_until("windows came out", |_| windows(&job).len() > before + 40);
+        process.signal("TERM");
+        process.wait().expect(0, &["has finished", &format!("savepoint {to}")]);
+        let found = windows(&job);
+        assert!(found.values().all(|counts| counts.len() == 1), "a window was emitted twice");
+        let emitted: u64 = found.values().flatten().sum();
+        assert_eq!(emitted, lines_read(&to, &job), "not every record that was read is in a window");
+        assert!(emitted < (RECORDS * SOURCES).unsigned_abs(), "it had read all before it was drained");
+        for state in ["counts", "waterwheel.timers"] {
+            assert_eq!(savepoint(&["read", &to, "--state", state]), "", "{state}");
+        }
+        job.run(&[]).expect(0, &["had finished before"]);
+    }
+}
+
+fn savepoint(arguments: &[&str]) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_waterwheel")).arg("savepoint").args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// How many lines the sources had read, by the positions in a savepoint, which are bytes.
+fn lines_read(path: &str, job: &Job) -> u64 {
+    let shown: Value = serde_json::from_str(&savepoint(&["show", path])).unwrap();
+    let mut lines = 0;
+    for source in shown["snapshot"]["sources"].as_object().unwrap().values() {
+        for state in source["splits"].as_object().unwrap().values() {
+            let position = &state["position"];
+            let content = std::fs::read(job.path(position["path"].as_str().unwrap())).unwrap();
+            let read = usize::try_from(position["offset"].as_u64().unwrap_or_else(|| panic!("{state}"))).unwrap();
+            lines += content[..read].iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+    }
+    lines
+}

@@ -35,6 +35,12 @@ pub const CRASH_POINTS: &[&str] = &[
     "retention::before-deletes",
     "retention::between-deletes",
     "retention::after-deletes",
+    "savepoint::before-files",
+    "savepoint::after-file",
+    "savepoint::before-manifest",
+    "savepoint::after-manifest",
+    "savepoint::before-delete",
+    "savepoint::between-deletes",
 ];
 
 /// Ends the process here when the failpoint `name` is set to `return(abort)`, and lets it stand still until it gets SIGCONT when it is set
@@ -86,6 +92,8 @@ mod tests {
         let sources = [
             include_str!("commit.rs"),
             include_str!("retention.rs"),
+            include_str!("savepoint/make.rs"),
+            include_str!("savepoint/delete.rs"),
             include_str!("recovery/mod.rs"),
             include_str!("recovery/fork.rs"),
             include_str!("recovery/own_log.rs"),
@@ -94,7 +102,7 @@ mod tests {
             include_str!("../sink/kafka/transactions/mod.rs"),
             include_str!("../sink/kafka/transactions/owner.rs"),
         ];
-        let steps = ["checkpoint::", "commit::", "recovery::", "retention::", "sink-file::", "sink-kafka::"];
+        let steps = ["checkpoint::", "commit::", "recovery::", "retention::", "savepoint::", "sink-file::", "sink-kafka::"];
         let literals = sources.iter().flat_map(|source| source.split('"').skip(1).step_by(2));
         let used: BTreeSet<&str> = literals.filter(|text| steps.iter().any(|step| text.starts_with(step))).collect();
         assert_eq!(used, CRASH_POINTS.iter().copied().collect());

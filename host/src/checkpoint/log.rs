@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::participants::Environment;
 use super::protocol::slot::{Claim, SlotHolder, Standing, generation_to_take, holder, standing};
-use super::protocol::{Attempt, Damage, Generation, JobId, LogEntry, LogView, Manifest, Slot, StorageId, envelope};
+use super::protocol::{Attempt, Damage, Generation, JobId, LogEntry, LogView, Manifest, ManifestKind, Slot, StorageId, envelope};
 use super::storage::{CheckpointStorage, Created, StorageError, StorageErrorClass};
 
 /// Tries that a put or a claim gets before its outcome is reported as unknown.
@@ -236,7 +236,9 @@ impl JobLog {
             return Ok(None);
         };
         let content = envelope::decode(&bytes).and_then(|manifest| {
-            if manifest.slot == slot && manifest.job == self.job {
+            if matches!(manifest.kind, ManifestKind::Savepoint { .. }) {
+                Err(Damage::Misplaced { says: "a folder of its own, as a savepoint".to_owned() })
+            } else if manifest.slot == slot && manifest.job == self.job {
                 Ok(Arc::new(manifest))
             } else {
                 Err(Damage::Misplaced { says: format!("slot {} of {}", manifest.slot, manifest.job) })
@@ -400,14 +402,15 @@ impl JobLog {
 }
 
 /// What stands at a path after a create-if-absent.
-enum Resolved {
+pub(super) enum Resolved {
     /// What we wrote.
     Ours,
     /// Something else.
     Theirs(Bytes),
 }
 
-async fn create_resolved(
+/// Puts `content` if nothing stands at `path`, until it is known what stands there.
+pub(super) async fn create_resolved(
     storage: &dyn CheckpointStorage,
     environment: &dyn Environment,
     path: &str,

@@ -3,7 +3,7 @@
 //! Reading order: [`protocol`] (pure: what an entry of the log says, and every decision) → [`storage`] (where
 //! it is kept) → [`participants`] (who takes part in a commit) → [`log`] (put, read, generations) →
 //! [`recovery`] (how a run starts) → [`commit`] (how a checkpoint of a running job becomes visible) →
-//! [`retention`] (what is deleted) → [`failpoints`] (where tests crash it).
+//! [`retention`] (what is deleted) → [`savepoint`] (what stands alone) → [`failpoints`] (where tests crash it).
 
 pub mod commit;
 pub mod failpoints;
@@ -12,6 +12,7 @@ pub mod participants;
 pub mod protocol;
 pub mod recovery;
 pub mod retention;
+pub mod savepoint;
 pub mod storage;
 
 #[cfg(test)]

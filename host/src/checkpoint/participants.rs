@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use crate::Error;
 
 use super::protocol::{Attempt, Generation, JobId, Manifest, Marker, PlanRevision, PreparedWork, SourceState};
+use super::storage::FilesAt;
 
 /// What earlier runs may have left prepared or unfinished, and what of it must stay.
 #[derive(Clone, Debug)]
@@ -127,6 +128,15 @@ pub trait StartHooks: Send + Sync {
     /// # Errors
     /// A sentence that says why the state cannot be used with this plan.
     fn plan(&self, restored: Option<&Manifest>) -> Result<PlanRevision, Error>;
+
+    /// Whether the plan can go on from `restored`, whose state files are at `files`: asked before anything is written, fenced or closed, so
+    /// that a start that is refused leaves everything as it was. Nothing is kept of the try. By default nothing is tried.
+    ///
+    /// # Errors
+    /// A sentence that says why the state cannot be used with this plan.
+    async fn check_restore(&self, _restored: &Manifest, _files: &FilesAt) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Clock, randomness and identity, injected so that tests can drive them.

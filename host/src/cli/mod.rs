@@ -4,9 +4,11 @@ mod checkpoint;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod plan;
+mod plugin;
 mod plugins;
 mod progress;
 mod run;
+mod savepoint;
 mod schema;
 mod validate;
 
@@ -37,6 +39,10 @@ enum Command {
     Run(run::Arguments),
     /// Looks into the checkpoints of a job: which there are, what is in them, whether they are intact.
     Checkpoint(checkpoint::Arguments),
+    /// Makes savepoints, and looks into them: state as lines of JSON, what differs between two, whether they are intact.
+    Savepoint(savepoint::Arguments),
+    /// Checks whether a plugin takes the state that another one, or an older version of it, has written.
+    Plugin(plugin::Arguments),
     /// Prints the JSON schema of job files.
     Schema,
     /// Looks into a Kafka cluster, and writes to it: topics, records.
@@ -53,6 +59,8 @@ pub fn run(connectors: &Connectors) -> ExitCode {
         Command::Plan(arguments) => plan::run(&arguments, connectors),
         Command::Run(arguments) => run::run(&arguments, connectors),
         Command::Checkpoint(arguments) => checkpoint::run(&arguments, connectors),
+        Command::Savepoint(arguments) => savepoint::run(&arguments, connectors),
+        Command::Plugin(arguments) => plugin::run(&arguments),
         Command::Schema => schema::run(connectors),
         #[cfg(feature = "kafka")]
         Command::Kafka(arguments) => kafka::run(&arguments),

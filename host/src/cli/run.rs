@@ -6,10 +6,11 @@ use crate::Host;
 use crate::api::StatusListener;
 use crate::checkpoint::protocol::MissingMarker;
 use crate::checkpoint::recovery::StartOptions;
-use crate::host::{JobControl, JobEnd, JobHandle, SubmitError, SubmitOptions};
-use crate::pipeline::Connectors;
+use crate::checkpoint::savepoint::Target;
+use crate::host::{JobControl, JobEnd, JobHandle, StopOptions, SubmitError, SubmitOptions};
 use crate::pipeline::job::Draft;
 use crate::pipeline::plan::LoadedPlugins;
+use crate::pipeline::{Connectors, Job};
 use crate::telemetry::{self, LogFormat};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -27,9 +28,12 @@ const INTERRUPTED: u8 = 130;
 pub(super) struct Arguments {
     /// The job file, YAML or JSON.
     file: PathBuf,
-    /// Start from this checkpoint: `latest`, its number, or the path of its folder. By default from the newest completed one.
-    #[arg(long, value_name = "latest|NUMBER|PATH")]
+    /// Start from this checkpoint: `latest`, its number, or the path of its folder or of a savepoint. By default from the newest completed one.
+    #[arg(long, visible_alias = "from-savepoint", value_name = "latest|NUMBER|PATH")]
     from_checkpoint: Option<String>,
+    /// The savepoint that the job starts from belongs to it, and is deleted once the job has completed a checkpoint of its own.
+    #[arg(long, requires = "from_checkpoint")]
+    claim: bool,
     /// Begin again, whatever checkpoints there are.
     #[arg(long, conflicts_with = "from_checkpoint")]
     fresh: bool,
@@ -48,6 +52,13 @@ pub(super) struct Arguments {
     /// If the newest checkpoint is damaged, start from the one before, although that repeats or loses output.
     #[arg(long)]
     older_than_damaged: bool,
+    /// When a signal stops the job, leave a savepoint in this folder, or with `/` at the end in a folder of its own below it. Without a path: below
+    /// the job's savepoint-dir.
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "")]
+    savepoint_on_stop: Option<String>,
+    /// When a signal stops the job, run event time to its end before: windows and timers fire, and the job has then finished.
+    #[arg(long)]
+    drain: bool,
     /// Serve the state, the checkpoints and the metrics of the job over HTTP at this address.
     #[arg(long, value_name = "ADDRESS:PORT")]
     status_address: Option<SocketAddr>,
@@ -121,7 +132,8 @@ async fn run_job(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
         crate::api::serve_status(listener, control.clone(), host.metrics().clone());
     }
     let progress = (!arguments.quiet).then(|| Progress::start(control.clone()));
-    let stopping = tokio::spawn(stop_on_signal(signals, control.clone()));
+    let how = StopOptions { savepoint: arguments.savepoint_on_stop.clone(), drain: arguments.drain };
+    let stopping = tokio::spawn(stop_on_signal(signals, control.clone(), how));
     let end = handle.wait().await;
     stopping.abort();
     if let Some(progress) = progress {
@@ -141,6 +153,9 @@ async fn start(arguments: &Arguments, host: &Host) -> Result<(JobHandle, Option<
         };
     }
     let job = draft.into_job().map_err(|faults| super::report(&arguments.file, &faults))?;
+    if let Some(to) = &arguments.savepoint_on_stop {
+        check_savepoint(to, &job).await?;
+    }
     let listener = match arguments.status_address {
         Some(address) => Some(listen(address).await?),
         None => None,
@@ -149,6 +164,7 @@ async fn start(arguments: &Arguments, host: &Host) -> Result<(JobHandle, Option<
         from_checkpoint: arguments.from_checkpoint.clone(),
         fresh: arguments.fresh,
         allow_non_restored_state: arguments.allow_non_restored_state,
+        claim: arguments.claim,
         allowed: StartOptions {
             allow_duplicate_output: arguments.allow_duplicate_output,
             take_over_prefix: arguments.take_over_prefix,
@@ -163,6 +179,16 @@ async fn start(arguments: &Arguments, host: &Host) -> Result<(JobHandle, Option<
         error => fail(&error.to_string(), 1),
     })?;
     Ok((handle, listener))
+}
+
+/// A savepoint that could not be made when the job is stopped is refused when it is started.
+async fn check_savepoint(to: &str, job: &Job) -> Result<(), ExitCode> {
+    let wrong = |sentence: String| fail(&format!("--savepoint-on-stop: {sentence}"), super::WRONG_SPECIFICATION);
+    let Some(checkpointing) = &job.settings().checkpointing else {
+        return Err(wrong("the job has no checkpoints: set execution.checkpointing".to_owned()));
+    };
+    let target = Target::new(Some(to), checkpointing.savepoint_dir.as_deref()).map_err(|error| wrong(error.to_string()))?;
+    target.check().await.map_err(|error| wrong(error.to_string()))
 }
 
 async fn listen(address: SocketAddr) -> Result<StatusListener, ExitCode> {
@@ -189,7 +215,10 @@ async fn listen(address: SocketAddr) -> Result<StatusListener, ExitCode> {
 fn conclude(file: &Path, end: &JobEnd, control: &JobControl) -> ExitCode {
     let status = control.status();
     let name = &status.name;
-    let last = status.checkpoints.latest.completed.as_ref().map_or_else(String::new, |last| format!(", last checkpoint {}", last.id));
+    let mut last = status.checkpoints.latest.completed.as_ref().map_or_else(String::new, |last| format!(", last checkpoint {}", last.id));
+    if let Some(path) = status.checkpoints.latest.savepoint.as_ref().and_then(|savepoint| savepoint.external_path.as_ref()) {
+        last += &format!(", savepoint {path}");
+    }
     match end {
         JobEnd::Finished => {
             say(&format!("job {name} has finished{last}"));
@@ -246,12 +275,20 @@ impl Signals {
 }
 
 /// The first signal stops the job with a last checkpoint, the second one ends the process at once.
-async fn stop_on_signal(mut signals: Signals, control: JobControl) {
+async fn stop_on_signal(mut signals: Signals, control: JobControl, options: StopOptions) {
     signals.next().await;
     let has_checkpoints = has_checkpoints(&control);
-    let how = if has_checkpoints { " with a last checkpoint" } else { "" };
+    let how = match (has_checkpoints, &options.savepoint) {
+        (true, Some(_)) => " with a last checkpoint and a savepoint",
+        (true, None) => " with a last checkpoint",
+        (false, _) => "",
+    };
     say(&format!("stopping{how}; a second signal ends at once"));
-    let stopping = tokio::spawn(async move { control.stop().await });
+    let stopping = tokio::spawn(async move {
+        if let Err(sentence) = control.stop_with(options).await {
+            say(&format!("no savepoint can be made, and the job goes on: {sentence}; a second signal ends at once"));
+        }
+    });
     signals.next().await;
     stopping.abort();
     say(if has_checkpoints {

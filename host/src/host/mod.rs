@@ -12,12 +12,14 @@
 //! # }
 //! ```
 
+mod compatibility;
 mod handle;
 mod operators;
 mod start;
 
 pub use crate::pipeline::run::{JobEnd, JobState, JobStatus, NodeStatus};
-pub use handle::{JobControl, JobHandle};
+pub use compatibility::{StateVerdict, TriedState};
+pub use handle::{JobControl, JobHandle, StopOptions};
 pub use start::{SubmitError, SubmitOptions};
 
 use crate::Error;

@@ -4,13 +4,14 @@ use super::operators::PluginOperators;
 use super::{Host, JobHandle};
 use crate::Error;
 use crate::checkpoint::log::LogError;
-use crate::checkpoint::protocol::Slot;
 use crate::checkpoint::protocol::fork::StartFrom;
-use crate::checkpoint::recovery::{FilesAt, StartOptions, read_manifest};
-use crate::checkpoint::storage::{self, CheckpointStorage, OpenError, StorageOptions};
+use crate::checkpoint::protocol::{ManifestKind, Slot};
+use crate::checkpoint::recovery::StartOptions;
+use crate::checkpoint::savepoint::{self, Found, SavepointError};
+use crate::checkpoint::storage::{self, OpenError, StorageOptions};
 use crate::config::Faults;
 use crate::pipeline::plan::LoadedPlugins;
-use crate::pipeline::run::{StartChoice, StatusWriter, Supervisor};
+use crate::pipeline::run::{Claim, StartChoice, StatusWriter, StopAsked, Supervisor};
 use crate::pipeline::{Job, Plan};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,12 +24,14 @@ const COMMANDS: usize = 16;
 /// Where a job starts, and what a person allows.
 #[derive(Clone, Debug, Default)]
 pub struct SubmitOptions {
-    /// `latest` (also when none is given), the number of a checkpoint of the job, or the path of a checkpoint: its folder.
+    /// `latest` (also when none is given), the number of a checkpoint of the job, or the path of a checkpoint or savepoint: its folder.
     pub from_checkpoint: Option<String>,
     /// Begin again, whatever checkpoints there are.
     pub fresh: bool,
     /// State that no operator of the job claims may be left behind.
     pub allow_non_restored_state: bool,
+    /// The savepoint that the job starts from belongs to it, and is deleted once the job has completed a checkpoint of its own.
+    pub claim: bool,
     /// What is allowed that could repeat or lose output.
     pub allowed: StartOptions,
 }
@@ -50,6 +53,9 @@ pub enum SubmitError {
         /// Why.
         source: LogError,
     },
+    /// The savepoint to start from cannot be read.
+    #[error(transparent)]
+    Savepoint(#[from] SavepointError),
     /// A wrong option.
     #[error("{0}")]
     Options(String),
@@ -90,6 +96,7 @@ impl Host {
             dropped: Arc::clone(&dropped),
             status: Arc::clone(&status),
             has_begun: AtomicBool::new(false),
+            stop_asked: StopAsked::new(),
         };
         let ended = tokio::spawn(supervisor.run(commands));
         Ok(JobHandle { plan, status: status.subscribe(), metrics, dropped, operators, control, ended })
@@ -98,7 +105,7 @@ impl Host {
 
 /// Reads what a person wrote about where to start.
 async fn choice(options: SubmitOptions, checkpointing: bool) -> Result<StartChoice, SubmitError> {
-    let SubmitOptions { from_checkpoint, fresh, allow_non_restored_state, allowed } = options;
+    let SubmitOptions { from_checkpoint, fresh, allow_non_restored_state, claim, allowed } = options;
     let mut choice = StartChoice { options: allowed, ignore_unclaimed_state: allow_non_restored_state, ..StartChoice::default() };
     if (fresh || from_checkpoint.is_some()) && !checkpointing {
         let wanted = if fresh { "--fresh" } else { "--from-checkpoint" };
@@ -113,43 +120,37 @@ async fn choice(options: SubmitOptions, checkpointing: bool) -> Result<StartChoi
             choice.from = StartFrom::Slot(Slot(slot));
         }
         Some(path) => {
-            let (manifest, files) = manifest_at(path).await?;
-            choice.from = manifest;
-            choice.files = files;
+            let Found { path: folder, manifest, files } = manifest_at(path).await?;
+            if matches!(manifest.kind, ManifestKind::Savepoint { .. }) {
+                let whole = Claim { path: folder, attempt: manifest.attempt, checkpoint: manifest.snapshot.checkpoint };
+                choice.claim = claim.then_some(whole);
+            }
+            choice.from = StartFrom::Manifest { manifest: Arc::new(manifest), path: path.to_owned() };
+            choice.files = Some(files);
         }
+    }
+    if claim && choice.claim.is_none() {
+        return Err(SubmitError::Options(
+            "only a savepoint can be claimed, by --from-checkpoint and its path: checkpoints belong to the job that took them".into(),
+        ));
     }
     Ok(choice)
 }
 
-/// A checkpoint by its path, `…/{job}/chk-{number}`: the manifest, and the storage that its state files are in, which is two folders up.
-async fn manifest_at(path: &str) -> Result<(StartFrom, Option<FilesAt>), SubmitError> {
+/// A savepoint by its path, or a checkpoint, `…/{job}/chk-{number}`.
+async fn manifest_at(path: &str) -> Result<Found, SubmitError> {
     let trimmed = path.trim_end_matches('/').trim_end_matches("/_metadata");
-    let mut parts = trimmed.rsplitn(3, '/');
-    let (checkpoint, job, root) = (parts.next(), parts.next().filter(|job| !job.is_empty()), parts.next());
-    let (Some(checkpoint), Some(job)) = (checkpoint, job) else {
-        return Err(not_there(path, trimmed));
-    };
-    let root = match root {
-        None => ".",
-        Some("") => "/",
-        Some(root) => root,
-    };
     let local = trimmed.strip_prefix("file://").filter(|local| local.starts_with('/')).unwrap_or(trimmed);
     if !local.contains("://") && !Path::new(local).join("_metadata").is_file() {
         return Err(not_there(path, local));
     }
-    let storage: Arc<dyn CheckpointStorage> = storage::open(root, StorageOptions::default()).await?;
-    let folder = format!("{job}/{checkpoint}");
-    let manifest = read_manifest(&*storage, &folder).await;
-    let mut manifest = manifest.map_err(|source| SubmitError::Checkpoint { path: path.to_owned(), source })?;
-    // Its state files are beside it, also when the job's folder was copied to one of another name.
-    for file in manifest.snapshot.files_mut() {
-        if let Some(name) = file.path.strip_prefix(manifest.job.as_str()).and_then(|rest| rest.strip_prefix('/')) {
-            file.path = format!("{job}/{name}");
+    savepoint::find(path).await.map_err(|error| match error {
+        SavepointError::NotThere { .. } => not_there(path, local),
+        SavepointError::Damaged { damage, .. } => {
+            SubmitError::Checkpoint { path: path.to_owned(), source: LogError::Damaged { path: format!("{trimmed}/_metadata"), damage } }
         }
-    }
-    let files = FilesAt { storage, folder: String::new() };
-    Ok((StartFrom::Manifest { manifest: Arc::new(manifest), path: path.to_owned() }, Some(files)))
+        error => error.into(),
+    })
 }
 
 /// What is said of a path at which there is no checkpoint: what was looked for, and what is there instead.

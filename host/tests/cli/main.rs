@@ -4,6 +4,7 @@
 
 mod checkpoint;
 mod run;
+mod savepoint;
 mod validate;
 
 use std::path::Path;

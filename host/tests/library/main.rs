@@ -8,6 +8,7 @@ mod exchanges;
 mod lifecycle;
 mod numbers;
 mod restarts;
+mod savepoints;
 mod store;
 mod timed;
 

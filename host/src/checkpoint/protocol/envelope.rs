@@ -16,6 +16,8 @@ use super::manifest::Manifest;
 
 /// The version that this program writes, and the newest that it reads. Any change of a manifest's fields
 /// raises it: a program never guesses at fields that it does not know.
+///
+/// Each released version of the format gets a savepoint in `tests/golden`, which every later program restores.
 pub const FORMAT_VERSION: u32 = 1;
 
 const MAGIC: &str = "waterwheel-manifest";

@@ -44,10 +44,18 @@ pub enum StartPlan {
 pub struct Fork {
     /// The new incarnation.
     pub id: JobId,
-    /// The log to close.
+    /// The log to close; its own where there is nothing to close.
     pub closes: JobId,
     /// What is restored.
     pub intent: ForkIntent,
+}
+
+impl Fork {
+    /// Whether it is a new job with a state that no other job made.
+    #[must_use]
+    pub fn replaces_nothing(&self) -> bool {
+        self.closes == self.id
+    }
 }
 
 /// The incarnation before the newest one.
@@ -134,6 +142,9 @@ fn plan_in_empty_log(newest: &LogView, parent: Option<&Parent>, from: &StartFrom
     let id = newest.job.clone();
     let Some(parent) = parent else {
         return Ok(match from {
+            StartFrom::Manifest { manifest, path } if manifest.is_bootstrap() => {
+                StartPlan::Fork(Fork { id: id.clone(), closes: id, intent: intent_of(manifest, path) })
+            }
             StartFrom::Manifest { manifest, path } => {
                 // A job that moves here under its own name is a new incarnation: what it prepares must not be taken
                 // for what it prepared elsewhere.

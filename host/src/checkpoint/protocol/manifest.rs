@@ -35,6 +35,11 @@ pub enum ManifestKind {
     Final,
     /// The job was cancelled and its checkpoints were deleted on request. Only a fork goes on from here.
     Discarded,
+    /// A savepoint: it stands in a folder of its own with all of its files, and never in a log.
+    Savepoint {
+        /// It was written from entries, not made of a checkpoint: restoring it replaces no job.
+        bootstrap: bool,
+    },
     /// The log is closed: another incarnation or job took over. Counts only as the newest entry; never deleted.
     Forked {
         /// Who took over.
@@ -386,6 +391,12 @@ impl Manifest {
     #[must_use]
     pub fn replaces_marker(&self, marker: Attempt) -> bool {
         self.is_start() && self.snapshot.replaces.as_ref().is_some_and(|replaces| replaces.marker == Some(marker))
+    }
+
+    /// Whether this is a savepoint that was written from entries: no job made it, so none is replaced when it is restored.
+    #[must_use]
+    pub fn is_bootstrap(&self) -> bool {
+        matches!(self.kind, ManifestKind::Savepoint { bootstrap: true })
     }
 
     /// Who closed this log, if this is a `forked` entry.

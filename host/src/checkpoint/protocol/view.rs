@@ -112,7 +112,7 @@ impl LogView {
         while let Some(entry) = current {
             line.push(entry.slot);
             current = match entry.kind {
-                ManifestKind::Start => None,
+                ManifestKind::Start | ManifestKind::Savepoint { .. } => None,
                 ManifestKind::Copy { of, of_slot, .. } => manifest(of_slot).filter(|copied| copied.attempt == of && of_slot < entry.slot),
                 // `forked` is put by another run, right after the entry that it replaces.
                 ManifestKind::Forked { .. } => entry.slot.previous().and_then(manifest),

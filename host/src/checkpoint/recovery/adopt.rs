@@ -29,7 +29,7 @@ pub(super) async fn restored(
     let ForkIntent::Restore { attempt, .. } = intent else {
         return Ok(None);
     };
-    let record = format!("{}/restored/{attempt}", own.job());
+    let record = record_path(own, *attempt);
     if let Some(bytes) = own.storage().read(&record).await.map_err(LogError::from)? {
         return Ok(Some(decode(&record, &bytes)?));
     }
@@ -39,6 +39,32 @@ pub(super) async fn restored(
     // Another run of this fork may have been faster; its copies are as good.
     let there = own.create_or_read(&record, &bytes).await?;
     Ok(Some(decode(&record, &there)?))
+}
+
+/// The manifest that `intent` restores and where its files are now, before anything is taken over; `None` for a fresh start.
+pub(super) async fn candidate(
+    request: &StartRequest<'_>,
+    own: &JobLog,
+    intent: &ForkIntent,
+) -> Result<Option<(Arc<Manifest>, FilesAt)>, StartError> {
+    let ForkIntent::Restore { attempt, .. } = intent else {
+        return Ok(None);
+    };
+    let record = record_path(own, *attempt);
+    if let Some(bytes) = own.storage().read(&record).await.map_err(LogError::from)? {
+        return Ok(Some((decode(&record, &bytes)?, FilesAt::root(Arc::clone(own.storage())))));
+    }
+    Ok(Some((find(request, own, intent, *attempt).await?, files_of(request))))
+}
+
+/// Where the files of what is restored are, before the fork has copies.
+fn files_of(request: &StartRequest<'_>) -> FilesAt {
+    request.files.clone().unwrap_or_else(|| FilesAt::root(Arc::clone(&request.storage)))
+}
+
+/// The manifest with the paths of the copies.
+fn record_path(own: &JobLog, attempt: Attempt) -> String {
+    format!("{}/restored/{attempt}", own.job())
 }
 
 fn decode(path: &str, bytes: &[u8]) -> Result<Arc<Manifest>, StartError> {
@@ -62,7 +88,7 @@ async fn find(request: &StartRequest<'_>, own: &JobLog, intent: &ForkIntent, att
 }
 
 async fn copy_files(request: &StartRequest<'_>, own: &JobLog, generation: Generation, manifest: &Manifest) -> Result<Manifest, StartError> {
-    let from = request.files.clone().unwrap_or_else(|| FilesAt { storage: Arc::clone(&request.storage), folder: String::new() });
+    let from = files_of(request);
     let folder = retain::state_folder(own.job(), generation);
     let mut adopted = manifest.clone();
     let mut copied: BTreeMap<String, String> = BTreeMap::new();
@@ -84,7 +110,7 @@ async fn copy_files(request: &StartRequest<'_>, own: &JobLog, generation: Genera
 }
 
 async fn read_checked(from: &FilesAt, file: &StateFile, slot: Slot) -> Result<Bytes, StartError> {
-    let path = if from.folder.is_empty() { file.path.clone() } else { format!("{}/{}", from.folder.trim_end_matches('/'), file.path) };
+    let path = from.path(&file.path);
     let content = from.storage.read(&path).await.map_err(LogError::from)?;
     match (file.problem(content.as_ref()), content) {
         (None, Some(content)) => Ok(content),

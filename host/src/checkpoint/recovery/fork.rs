@@ -6,8 +6,10 @@ use super::super::failpoints::crash_point;
 use super::super::log::JobLog;
 use super::super::protocol::fork::{AfterClosing, BeforeClosing, Fork, Repeats, after_closing, before_closing, repeats};
 use super::super::protocol::slot::SlotHolder;
-use super::super::protocol::{Attempt, ForkIntent, Generation, JobSnapshot, LogView, Manifest, ManifestKind, MarkerView, Slot, Timing};
-use super::own_log::{Inheritance, begin as begin_in_own_log};
+use super::super::protocol::{
+    Attempt, Decision, ForkIntent, Generation, JobSnapshot, LogView, Manifest, ManifestKind, MarkerView, Slot, Timing,
+};
+use super::own_log::{Inheritance, begin as begin_in_own_log, decide_now};
 use super::{StartError, StartRequest, Started, Starter, adopt};
 
 /// Makes the fork, or finishes one that a crashed run began.
@@ -17,6 +19,13 @@ pub(super) async fn begin(starter: &mut Starter, request: &StartRequest<'_>, any
     let view = old.read().await?;
     if let BeforeClosing::ClosedByAnother(by) = before_closing(&view, &fork.id) {
         return Err(StartError::ReplacedByAnother { old: view.job.clone(), by });
+    }
+    if let Some((candidate, files)) = adopt::candidate(request, &own, &fork.intent).await? {
+        refuse_early(request, &view, Some(&candidate))?;
+        request.hooks.check_restore(&candidate, &files).await.map_err(StartError::Pipeline)?;
+    }
+    if fork.replaces_nothing() {
+        refuse_foreign_prefix(request, &own, &view).await?;
     }
     let (own, generation) = starter.take_generation(&own).await?;
     let restored = adopt::restored(request, &own, generation, &fork.intent).await?;
@@ -31,6 +40,22 @@ pub(super) async fn begin(starter: &mut Starter, request: &StartRequest<'_>, any
     };
     let inheritance = Inheritance { fork, restored, replaced, marker, reason };
     begin_in_own_log(request, own, generation, Some(inheritance)).await
+}
+
+/// A new job that begins with a state which no job made: the transactional prefix must be nobody else's, as for every new job.
+async fn refuse_foreign_prefix(request: &StartRequest<'_>, own: &JobLog, view: &LogView) -> Result<(), StartError> {
+    let Some(last_resource) = request.last_resource else { return Ok(()) };
+    let decide = async || {
+        let marker = request.marker().await?;
+        let newest = own.newest_generation().await?;
+        match decide_now(request, own, view, newest, &marker) {
+            Decision::Refuse(refusal) => Err(StartError::Refused(refusal)),
+            Decision::NewJob | Decision::Restore(_) | Decision::Finished(_) => Ok(()),
+        }
+    };
+    decide().await?;
+    last_resource.fence(&[]).await.map_err(StartError::LastResource)?;
+    decide().await
 }
 
 /// Refuses what can be seen to be wrong before the old log is closed, so that the old job is not stopped for nothing.
@@ -59,6 +84,7 @@ async fn close(request: &StartRequest<'_>, old: &JobLog, view: &LogView, fork: &
     match before_closing(view, &fork.id) {
         BeforeClosing::ClosedByAnother(by) => return Err(StartError::ReplacedByAnother { old: fork.closes.clone(), by }),
         BeforeClosing::ClosedByThisFork => {}
+        BeforeClosing::Empty if fork.replaces_nothing() => return Ok(false),
         BeforeClosing::Empty if request.options.take_over_prefix => {
             let first = old.of(request.name.first_incarnation());
             lead_here(request, &first, fork, generation).await?;

@@ -31,6 +31,8 @@ use super::protocol::fork::{Fork, StartFrom, StartPlan, plan_start};
 use super::protocol::{Decision, Generation, JobId, JobName, Manifest, MarkerView, MissingMarker, OutputGuarantee, Refusal, Slot};
 use super::storage::CheckpointStorage;
 
+pub use super::storage::FilesAt;
+
 /// What a person allows at a start, beyond what is safe by itself. By default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StartOptions {
@@ -70,15 +72,6 @@ pub struct StartRequest<'a> {
     pub participants: &'a dyn Participants,
     /// The last resource, if the plan has one.
     pub last_resource: Option<&'a dyn LastResource>,
-}
-
-/// A folder that the paths of state files in a manifest are relative to.
-#[derive(Clone, Debug)]
-pub struct FilesAt {
-    /// The storage.
-    pub storage: Arc<dyn CheckpointStorage>,
-    /// The folder in it; empty for its root.
-    pub folder: String,
 }
 
 impl std::fmt::Debug for StartRequest<'_> {
@@ -257,7 +250,20 @@ async fn preflight(request: &StartRequest<'_>, log: &JobLog) -> Result<Option<St
         }
         Decision::Refuse(refusal) => Err(StartError::Refused(refusal)),
         Decision::Finished(last) => Ok(Some(Started::Finished { job: last.job.clone(), slot: last.slot })),
-        Decision::NewJob | Decision::Restore(_) => Ok(None),
+        Decision::NewJob => Ok(None),
+        Decision::Restore(plan) => {
+            let mut recorded = Manifest::clone(&plan.manifest);
+            recorded.snapshot.plan = plan.revision;
+            let files = FilesAt::root(Arc::clone(log.storage()));
+            match request.hooks.check_restore(&recorded, &files).await {
+                // An instance that is at work may have deleted the files meanwhile. Once this one has the generation it cannot.
+                Err(error) if log.read().await?.newest_manifest() != view.newest_manifest() => {
+                    tracing::info!(error = %error.chain(), "the job went on while its state was tried");
+                    Ok(None)
+                }
+                checked => checked.map(|()| None).map_err(StartError::Pipeline),
+            }
+        }
     }
 }
 

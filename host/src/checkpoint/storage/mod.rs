@@ -13,6 +13,7 @@ mod object;
 mod open;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -118,4 +119,33 @@ pub trait CheckpointStorage: fmt::Debug + Send + Sync {
     /// # Errors
     /// When it could not be deleted.
     async fn delete(&self, path: &str) -> Result<(), StorageError>;
+}
+
+/// A folder that the paths of state files in a manifest are relative to.
+#[derive(Clone, Debug)]
+pub struct FilesAt {
+    /// The storage.
+    pub storage: Arc<dyn CheckpointStorage>,
+    /// The folder in it; empty for its root.
+    pub folder: String,
+}
+
+impl FilesAt {
+    /// The root of a storage.
+    #[must_use]
+    pub fn root(storage: Arc<dyn CheckpointStorage>) -> Self {
+        Self { storage, folder: String::new() }
+    }
+
+    /// Where a file stands in the storage.
+    #[must_use]
+    pub fn path(&self, file: &str) -> String {
+        if self.folder.is_empty() { file.to_owned() } else { format!("{}/{file}", self.folder.trim_end_matches('/')) }
+    }
+
+    /// A file as a person would write it, for messages.
+    #[must_use]
+    pub fn describe(&self, file: &str) -> String {
+        format!("{}/{}", self.storage.describe().trim_end_matches('/'), self.path(file))
+    }
 }

@@ -79,7 +79,7 @@ fn table(view: &LogView) -> String {
     text
 }
 
-fn time(milliseconds: u64) -> String {
+pub(in crate::cli) fn time(milliseconds: u64) -> String {
     let time = i64::try_from(milliseconds).ok().and_then(|time| Timestamp::from_millisecond(time).ok());
     time.map_or_else(|| milliseconds.to_string(), |time| time.to_string())
 }

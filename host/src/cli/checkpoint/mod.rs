@@ -5,6 +5,8 @@ mod prune;
 mod show;
 mod verify;
 
+pub(super) use list::time;
+
 use super::{Format, fail};
 use crate::Error;
 use crate::checkpoint::log::JobLog;
@@ -37,9 +39,9 @@ enum Command {
 
 /// Whose checkpoints.
 #[derive(Debug, clap::Args)]
-struct Whose {
+pub(super) struct Whose {
     /// The job: its file, or the folder that its checkpoints are in, `{dir}/{job}` (a path or a URL).
-    job: String,
+    pub(super) job: String,
 }
 
 /// Runs a command. What is wrong is one sentence on the standard error, and exit code 1.
@@ -68,7 +70,7 @@ impl Whose {
     ///
     /// # Errors
     /// There is none, or the storage fails.
-    async fn open(&self, connectors: &Connectors) -> Result<JobLog, Error> {
+    pub(super) async fn open(&self, connectors: &Connectors) -> Result<JobLog, Error> {
         if Path::new(&self.job).is_file() {
             let faults = |faults: crate::config::Faults| Error::user(format!("{}: {faults}", self.job));
             let job = Job::read(Path::new(&self.job), connectors).map_err(faults)?;
@@ -143,13 +145,14 @@ fn kind(manifest: &Manifest) -> String {
         ManifestKind::StopRecorded => "stop asked for".to_owned(),
         ManifestKind::Final => "finished".to_owned(),
         ManifestKind::Discarded => "discarded".to_owned(),
+        ManifestKind::Savepoint { .. } => "savepoint".to_owned(),
         ManifestKind::Forked { by, .. } => format!("replaced by {by}"),
     }
 }
 
 /// Bytes for people: three digits and a unit.
 #[allow(clippy::cast_precision_loss, reason = "rounded for people")]
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     let mut value = count as f64;
     for unit in ["B", "kB", "MB", "GB"] {
         if value < 999.5 {

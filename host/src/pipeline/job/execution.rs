@@ -1,6 +1,7 @@
 //! Checkpoints, restarts and batches, and what sinks need of them.
 
 use super::{Checks, ReadySink};
+use crate::checkpoint::storage::is_ephemeral;
 use crate::config::{Size, Span, relative_file_url, unknown};
 use crate::pipeline::plan::{CheckpointSettings, RestartStrategy, Settings};
 use crate::pipeline::spec::{CheckpointMode, ExponentialDelay, JobSpec, RestartSpec, RestartType};
@@ -54,10 +55,15 @@ fn check_checkpointing(spec: &JobSpec, checks: &mut Checks) -> Option<Checkpoint
             checks.fault(format!("{CHECKPOINTING}/{key}"), format!("must be at least {MIN_CHECKPOINT_TIME}{switch_off}"));
         }
     }
-    check_dir(written.dir.as_deref(), written.interval.is_some(), checks);
+    check_dir("dir", written.dir.as_deref(), written.interval.is_some(), checks);
+    check_dir("savepoint-dir", written.savepoint_dir.as_deref(), false, checks);
+    if written.savepoint_dir.as_deref().is_some_and(is_ephemeral) {
+        checks.fault(format!("{CHECKPOINTING}/savepoint-dir"), "savepoints in memory end with the process: give a folder");
+    }
     Some(CheckpointSettings {
         interval: written.interval?.0,
         dir: written.dir.clone().unwrap_or_default(),
+        savepoint_dir: written.savepoint_dir.clone(),
         mode: written.mode,
         timeout: written.timeout.0,
         min_pause: written.min_pause.0,
@@ -68,8 +74,8 @@ fn check_checkpointing(spec: &JobSpec, checks: &mut Checks) -> Option<Checkpoint
     })
 }
 
-fn check_dir(dir: Option<&str>, is_on: bool, checks: &mut Checks) {
-    let path = format!("{CHECKPOINTING}/dir");
+fn check_dir(key: &str, dir: Option<&str>, is_on: bool, checks: &mut Checks) {
+    let path = format!("{CHECKPOINTING}/{key}");
     if let Some(sentence) = dir.and_then(relative_file_url) {
         checks.fault(path, sentence);
         return;

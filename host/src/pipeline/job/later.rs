@@ -23,7 +23,6 @@ pub(super) fn check(spec: &JobSpec, checks: &mut Checks) {
             "checkpointing/max-concurrent-checkpoints",
             "checkpoints follow one another; more than one at once is not built yet",
         ),
-        (checkpointing.savepoint_dir.is_some(), "checkpointing/savepoint-dir", "savepoints are not built yet"),
         (
             !checkpointing.incremental,
             "checkpointing/incremental",
@@ -39,7 +38,11 @@ pub(super) fn check(spec: &JobSpec, checks: &mut Checks) {
             "state-recovery/ignore-unclaimed-state",
             "it is said when the job is started: --allow-non-restored-state",
         ),
-        (recovery.claim_mode == ClaimMode::Claim, "state-recovery/claim-mode", "taking a checkpoint over is not built yet; use no-claim"),
+        (
+            recovery.claim_mode == ClaimMode::Claim,
+            "state-recovery/claim-mode",
+            "it is said when the job is started from a savepoint: --claim",
+        ),
     ];
     for (is_asked, path, message) in asked {
         if is_asked {

@@ -244,7 +244,7 @@ fn batches_that_no_memory_has_room_for_are_refused() {
 #[test]
 fn settings_that_would_have_no_effect_or_are_not_built_are_refused() {
     let execution = "execution:
-  checkpointing: {interval: 1 ms, timeout: 0, dir: \"s3://bucket\", savepoint-dir: there, incremental: false, unaligned.enabled: true, mode: at-least-once, aligned-checkpoint-timeout: 1 s}
+  checkpointing: {interval: 1 ms, timeout: 0, dir: \"s3://bucket\", savepoint-dir: \"memory://\", incremental: false, unaligned.enabled: true, mode: at-least-once, aligned-checkpoint-timeout: 1 s}
   restart-strategy: {type: none, fixed-delay.attempts: 3, exponential-delay: {jitter-factor: 2, backoff-multiplier: 0.5, max-backoff: 1 ms}}
   batch: {max-records: 0, max-bytes: 0}
   state-recovery: {path: chk-3, claim-mode: claim, ignore-unclaimed-state: true}

@@ -22,6 +22,8 @@ pub struct Settings {
 pub struct CheckpointSettings {
     /// Where checkpoints are kept: a folder or a URL.
     pub dir: String,
+    /// Where savepoints are kept for which nobody says more: a folder or a URL.
+    pub savepoint_dir: Option<String>,
     /// How often one is triggered.
     pub interval: Duration,
     /// Whether barriers are aligned.

@@ -152,7 +152,7 @@ fn splits_of(snapshot: &JobSnapshot, uid: &str, subtask: u16, parallelism: u16) 
 }
 
 /// Which inputs of a node are dealt by key.
-fn keyed_inputs(plan: &Plan, node: usize) -> Vec<bool> {
+pub(super) fn keyed_inputs(plan: &Plan, node: usize) -> Vec<bool> {
     let mut keyed = Vec::new();
     for edge in plan.inputs(node) {
         if keyed.len() <= edge.input {

@@ -2,7 +2,7 @@
 
 use super::channel::Barrier;
 use super::compaction;
-use super::coordinator::{Coordinator, JobCommand, RETRY_PAUSE, RunEnd};
+use super::coordinator::{Asked, Coordinator, JobCommand, RETRY_PAUSE, RunEnd};
 use super::event_time::keep_greatest;
 use super::status::{CheckpointKind, CheckpointStart, Timings};
 use super::task::{Command, SourceSnapshot, TaskId};
@@ -15,13 +15,13 @@ use crate::sink::{GiveUp, Transactions};
 use crate::source::Split;
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Why a checkpoint is taken, and what follows it.
 #[derive(Debug)]
 pub(super) enum Purpose {
     Interval,
-    Asked(Vec<oneshot::Sender<Result<u64, String>>>),
+    Asked(Vec<Asked>),
     EndOfInput,
     Stop,
 }
@@ -46,9 +46,13 @@ impl Coordinator<'_> {
         if self.progress.current.is_some() || self.progress.not_ready > 0 {
             return;
         }
+        if self.progress.drains() && !std::mem::replace(&mut self.progress.drained, true) {
+            self.progress.discovering = false;
+            self.tell_sources(&Command::Drain).await;
+        }
         let purpose = if self.progress.unfinished.is_empty() {
             Purpose::EndOfInput
-        } else if self.progress.stopping {
+        } else if self.progress.stopping.as_ref().is_some_and(|request| !request.drain) {
             Purpose::Stop
         } else if !self.progress.asked.is_empty() {
             Purpose::Asked(std::mem::take(&mut self.progress.asked))
@@ -138,7 +142,12 @@ impl Coordinator<'_> {
                 }
             };
             match outcome {
-                Ok(completed) => self.completed(&mut current, &completed).await?,
+                Ok(completed) => {
+                    self.completed(&mut current, &completed).await?;
+                    if current.barrier.last {
+                        self.save_at_end(completed.slot).await?;
+                    }
+                }
                 Err(RunError::NotDurable(error)) => {
                     self.give_up(current, &error.to_string())?;
                     return Ok(None);
@@ -173,8 +182,13 @@ impl Coordinator<'_> {
         };
         self.status.checkpoint_completed(current.barrier.checkpoint, completed, current.draft.uploaded_bytes, &timings);
         if let Purpose::Asked(answers) = &mut current.purpose {
-            for answer in answers.drain(..) {
-                let _gone = answer.send(Ok(completed.slot.0));
+            for asked in answers.drain(..) {
+                match asked {
+                    Asked::Checkpoint(answer) => {
+                        let _gone = answer.send(Ok(completed.slot.0));
+                    }
+                    Asked::Savepoint(asked) => self.begin_saving(completed.slot, asked),
+                }
             }
         }
         self.progress.given_up.clear();
@@ -183,11 +197,13 @@ impl Coordinator<'_> {
             let _gone = task.commands.send(Command::Completed(current.barrier.sequence)).await;
         }
         let retained = self.settings.as_ref().map_or(1, |settings| settings.num_retained as usize);
-        if let Some(run) = &self.run
+        // A savepoint that is being made reads files that may be old by now.
+        if let Some(run) = self.run.as_ref().filter(|_| self.progress.saving.is_empty())
             && let Err(error) = run.retain(retained).await
         {
             tracing::warn!(%error, "old checkpoints could not be deleted; the next checkpoint tries again");
         }
+        self.delete_claimed().await;
         if current.barrier.last {
             self.clean_up().await;
         }
@@ -220,8 +236,8 @@ impl Coordinator<'_> {
             }
         }
         if let Purpose::Asked(answers) = current.purpose {
-            for answer in answers {
-                let _gone = answer.send(Err(reason.to_owned()));
+            for asked in answers {
+                asked.fail(reason);
             }
         }
         self.progress.failed_in_row += 1;

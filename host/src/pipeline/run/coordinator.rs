@@ -2,6 +2,7 @@
 
 use super::checkpointing::InProgress;
 use super::discovery;
+use super::saving::{Saved, SavepointAsked};
 use super::status::StatusWriter;
 use super::task::{Command, TaskId, is_disconnect};
 use super::upload::{Event, StateFolder};
@@ -9,12 +10,13 @@ use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
 use crate::checkpoint::participants::LastResourceError;
 use crate::checkpoint::protocol::{Attempt, StopRequest};
+use crate::checkpoint::savepoint::Target;
 use crate::pipeline::plan::CheckpointSettings;
 use crate::pipeline::spec::Retention;
 use crate::sink::Transactions;
 use crate::source::Source;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -29,10 +31,32 @@ const NEVER: Duration = Duration::from_secs(86_400 * 365);
 pub(crate) enum JobCommand {
     /// Take a checkpoint now; the answer is its number, or why it failed.
     Checkpoint(oneshot::Sender<Result<u64, String>>),
+    /// Take a checkpoint now and make a savepoint of it; the answer is its path, or why there is none.
+    Savepoint(Target, oneshot::Sender<Result<String, String>>),
     /// Take a last checkpoint and end.
-    Stop,
+    Stop(StopRequest),
     /// End at once, without a checkpoint.
     Cancel,
+}
+
+/// The first stop that a person asked for: the failures of this process do not make it forget that.
+pub(crate) type StopAsked = OnceLock<StopRequest>;
+
+/// Somebody who waits for a checkpoint.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Checkpoint(oneshot::Sender<Result<u64, String>>),
+    Savepoint(SavepointAsked),
+}
+
+impl Asked {
+    /// The checkpoint failed.
+    pub(super) fn fail(self, reason: &str) {
+        let _gone = match self {
+            Self::Checkpoint(answer) => answer.send(Err(reason.to_owned())).is_err(),
+            Self::Savepoint(asked) => asked.answer.send(Err(reason.to_owned())).is_err(),
+        };
+    }
 }
 
 /// How a run ended.
@@ -79,6 +103,7 @@ pub(super) struct Coordinator<'a> {
     pub(super) event_sender: mpsc::Sender<Event>,
     pub(super) control: &'a mut mpsc::Receiver<JobCommand>,
     pub(super) status: &'a StatusWriter,
+    pub(super) stop_asked: &'a StopAsked,
     pub(super) state_folder: Option<StateFolder>,
     /// Splits that are known, by source: discovery asks for others.
     pub(super) known_splits: BTreeMap<Arc<str>, BTreeSet<String>>,
@@ -96,8 +121,14 @@ pub(super) struct Progress {
     pub(super) not_ready: usize,
     pub(super) unfinished: HashSet<TaskId>,
     pub(super) next_trigger: Instant,
-    pub(super) asked: Vec<oneshot::Sender<Result<u64, String>>>,
-    pub(super) stopping: bool,
+    pub(super) asked: Vec<Asked>,
+    pub(super) stopping: Option<StopRequest>,
+    /// The sources were told to end, because the job is to be drained.
+    pub(super) drained: bool,
+    /// Savepoints that are being made.
+    pub(super) saving: JoinSet<Saved>,
+    /// The path of a savepoint that goes once this run has completed a checkpoint.
+    pub(super) claimed: Option<String>,
     /// What was asked while a checkpoint was being committed.
     pub(super) deferred: VecDeque<JobCommand>,
     pub(super) compacting: HashSet<(String, u32)>,
@@ -116,7 +147,10 @@ impl Progress {
             unfinished: (0..tasks).collect(),
             next_trigger: Instant::now(),
             asked: Vec::new(),
-            stopping: false,
+            stopping: None,
+            drained: false,
+            saving: JoinSet::new(),
+            claimed: None,
             deferred: VecDeque::new(),
             compacting: HashSet::new(),
             discovering: false,
@@ -125,8 +159,13 @@ impl Progress {
     }
 
     /// The job is to end with a last checkpoint as soon as it runs.
-    pub(super) fn stop(&mut self) {
-        self.stopping = true;
+    pub(super) fn stop(&mut self, request: StopRequest) {
+        self.stopping.get_or_insert(request);
+    }
+
+    /// Whether the job is to run its event time to the end before it stops.
+    pub(super) fn drains(&self) -> bool {
+        self.stopping.as_ref().is_some_and(|request| request.drain)
     }
 }
 
@@ -138,7 +177,12 @@ impl Coordinator<'_> {
             Err(end) => end,
         };
         for asked in self.progress.asked.drain(..) {
-            let _gone = asked.send(Err("the job ended before the checkpoint".into()));
+            asked.fail("the job ended before the checkpoint");
+        }
+        if matches!(end, RunEnd::Finished | RunEnd::Stopped) {
+            while let Some(saved) = self.progress.saving.join_next().await {
+                self.saved(saved);
+            }
         }
         if matches!(end, RunEnd::Finished | RunEnd::Stopped)
             && let Err(error) = self.close_tasks().await
@@ -191,6 +235,7 @@ impl Coordinator<'_> {
                 found = discovery::discover(&self.tasks, &self.known_splits, self.progress.next_discovery), if self.progress.discovering => {
                     self.discovered(found).await?;
                 }
+                Some(saved) = self.progress.saving.join_next() => self.saved(saved),
                 () = tokio::time::sleep_until(wake.into()) => self.expire_if_due()?,
             }
         }
@@ -245,19 +290,26 @@ impl Coordinator<'_> {
     async fn command(&mut self, command: JobCommand) -> Result<Option<RunEnd>, RunEnd> {
         match command {
             JobCommand::Cancel => return Ok(Some(RunEnd::Cancelled)),
-            JobCommand::Checkpoint(answer) if self.settings.is_none() => {
-                let _gone = answer.send(Err("checkpointing is off: set execution.checkpointing.interval".into()));
-            }
-            JobCommand::Checkpoint(answer) => self.progress.asked.push(answer),
-            JobCommand::Stop if self.progress.stopping => {}
-            JobCommand::Stop => {
-                self.progress.stopping = true;
+            JobCommand::Checkpoint(answer) => self.ask(Asked::Checkpoint(answer)),
+            JobCommand::Savepoint(target, answer) => self.ask(Asked::Savepoint(SavepointAsked { target, answer })),
+            JobCommand::Stop(_) if self.progress.stopping.is_some() => {}
+            JobCommand::Stop(request) => {
+                let request = self.stop_asked.get_or_init(|| request).clone();
+                self.progress.stop(request.clone());
                 if let Some(run) = &mut self.run {
-                    record_stop(run).await.map_err(RunEnd::Over)?;
+                    record_stop(run, &request).await.map_err(RunEnd::Over)?;
                 }
             }
         }
         Ok(None)
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        if self.settings.is_none() {
+            asked.fail("checkpointing is off: set execution.checkpointing.interval");
+        } else {
+            self.progress.asked.push(asked);
+        }
     }
 
     /// What is in the open transactions can only be read again, here or, if this run was superseded, elsewhere.
@@ -334,9 +386,9 @@ async fn lost(transactions: Option<&dyn Transactions>) -> LastResourceError {
 }
 
 /// Records that a stop was asked for; tried for as long as it takes, since a crash must not forget it.
-async fn record_stop(run: &mut Run) -> Result<(), RunError> {
+async fn record_stop(run: &mut Run, request: &StopRequest) -> Result<(), RunError> {
     loop {
-        match run.record_stop(StopRequest { drain: false, savepoint: None }).await {
+        match run.record_stop(request.clone()).await {
             Err(RunError::NotDurable(error)) if error.retry_helps() => tokio::time::sleep(RETRY_PAUSE).await,
             outcome => return outcome,
         }

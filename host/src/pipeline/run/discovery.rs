@@ -10,6 +10,9 @@ use std::time::Instant;
 
 impl Coordinator<'_> {
     pub(super) fn schedule_discovery(&mut self) {
+        if self.progress.drained {
+            return;
+        }
         let intervals = self.tasks.iter().filter_map(|task| task.source.as_ref()?.source.discovery_interval());
         if let Some(interval) = intervals.min() {
             self.progress.discovering = true;

@@ -38,7 +38,7 @@ pub(crate) struct OperatorTask {
 
 /// Makes the operators of a job.
 #[async_trait]
-pub(crate) trait OpenOperator: Send + Sync {
+pub(crate) trait OpenOperator: std::fmt::Debug + Send + Sync {
     /// Opens one subtask of an operator, its state not yet restored.
     async fn open(&self, node: &OperatorNode, task: OperatorTask) -> Result<Box<dyn Operator>, Error>;
 
@@ -201,7 +201,7 @@ async fn open_node(plan: NodePlan, subtask: u16, context: &RunContext) -> Result
 }
 
 /// Opens an operator and restores its state. True: its chain of state files begins anew with the next snapshot.
-async fn open_operator(
+pub(super) async fn open_operator(
     node: &Node,
     operator: &OperatorNode,
     subtask: u16,

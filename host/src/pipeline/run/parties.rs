@@ -1,5 +1,7 @@
 //! What a plan contributes to commits and to the start of a run.
 
+use super::check;
+use super::open::OpenOperator;
 use super::status::StatusWriter;
 use crate::Error;
 use crate::checkpoint::participants::{LastResource, Leftovers, Participants, StartHooks};
@@ -7,6 +9,7 @@ use crate::checkpoint::protocol::plan::{Kept, mixed_up};
 use crate::checkpoint::protocol::{
     JobId, KeyedInput, Manifest, OperatorState, OutputGuarantee, PlanPart, PlanRevision, PreparedWork, SourceState, SplitState,
 };
+use crate::checkpoint::storage::FilesAt;
 use crate::pipeline::plan::{Edge, Exchange, Node, NodeKind, OperatorNode, Plan, SinkNode};
 use crate::plugin::World;
 use crate::sink::{Transactions, TwoPhaseSink};
@@ -26,6 +29,8 @@ pub(super) struct PlanParties {
     ignore_unclaimed_state: bool,
     /// What the sinks write through whose transactions hold the decision, if there are such.
     transactions: Option<Arc<dyn Transactions>>,
+    /// To try whether they take a state.
+    operators: Arc<dyn OpenOperator>,
 }
 
 impl PlanParties {
@@ -34,8 +39,17 @@ impl PlanParties {
         status: Arc<StatusWriter>,
         ignore_unclaimed_state: bool,
         transactions: Option<Arc<dyn Transactions>>,
+        operators: Arc<dyn OpenOperator>,
     ) -> Self {
-        Self { plan, status, ignore_unclaimed_state, transactions }
+        Self { plan, status, ignore_unclaimed_state, transactions, operators }
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(super) fn operators(&self) -> &Arc<dyn OpenOperator> {
+        &self.operators
     }
 
     /// The transactions that hold the decision, if the plan has sinks that write inside of such.
@@ -59,7 +73,7 @@ impl PlanParties {
     }
 
     /// The revision of the plan, with the number that follows from the one before.
-    fn revision(&self, before: Option<&PlanRevision>) -> PlanRevision {
+    pub(super) fn revision(&self, before: Option<&PlanRevision>) -> PlanRevision {
         let part = |node: &Node| {
             let part = PlanPart {
                 type_name: node.type_name().to_owned(),
@@ -207,6 +221,11 @@ impl StartHooks for PlanParties {
             )));
         }
         Ok(revision)
+    }
+
+    async fn check_restore(&self, restored: &Manifest, files: &FilesAt) -> Result<(), Error> {
+        StartHooks::plan(self, Some(restored))?;
+        check::check_restore(self, restored, files).await
     }
 }
 

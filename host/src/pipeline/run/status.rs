@@ -73,7 +73,7 @@ pub struct CheckpointInfo {
     pub id: u64,
     /// How it stands.
     pub status: CheckpointState,
-    /// Always false here: savepoints are listed apart.
+    /// Whether a savepoint was made of it, which is what it describes then.
     pub is_savepoint: bool,
     /// What it is taken for.
     pub checkpoint_type: CheckpointKind,
@@ -136,7 +136,7 @@ pub struct RestoredInfo {
 pub struct LatestCheckpoints {
     /// Completed.
     pub completed: Option<CheckpointInfo>,
-    /// Savepoints come later: always none.
+    /// Made into a savepoint, whose path it has.
     pub savepoint: Option<CheckpointInfo>,
     /// Failed.
     pub failed: Option<CheckpointInfo>,
@@ -374,6 +374,15 @@ impl StatusWriter {
             info.async_duration = millis(timings.asynchronous);
             info.external_path = status.id.as_ref().map(|job| format!("{job}/chk-{}", completed.slot));
             checkpoints.latest.completed = Some(info.clone());
+        });
+    }
+
+    /// A savepoint was made of a checkpoint.
+    pub(super) fn saved(&self, id: u64, path: &str) {
+        self.status.send_modify(|status| {
+            let checkpoints = &mut status.checkpoints;
+            let of = checkpoints.history.iter().chain(&checkpoints.latest.completed).find(|info| info.id == id).cloned();
+            checkpoints.latest.savepoint = of.map(|of| CheckpointInfo { is_savepoint: true, external_path: Some(path.to_owned()), ..of });
         });
     }
 

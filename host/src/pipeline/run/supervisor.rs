@@ -1,18 +1,20 @@
 //! The supervisor of a job: starts it where it stands, runs it, and restarts it after a failure, until it ends.
 
 use super::build;
-use super::coordinator::{Coordinator, JobCommand, Progress, RunEnd, SourceTask, TaskHandle};
+use super::coordinator::{Coordinator, JobCommand, Progress, RunEnd, SourceTask, StopAsked, TaskHandle};
 use super::open::{OpenOperator, RunContext, TaskPlan};
 use super::parties::{PlanParties, resolve};
 use super::restart::{Restarts, Verdict};
+use super::saving::save_last;
 use super::status::{JobState, StatusWriter};
 use super::task::Task;
 use super::upload::{Event, StateFolder, Uploader};
 use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
+use crate::checkpoint::log::JobLog;
 use crate::checkpoint::participants::{Environment, LastResourceError, StartHooks, System};
 use crate::checkpoint::protocol::fork::StartFrom;
-use crate::checkpoint::protocol::{JobName, JobSnapshot, Manifest};
+use crate::checkpoint::protocol::{Attempt, JobId, JobName, JobSnapshot, Manifest, Slot, StopRequest};
 use crate::checkpoint::recovery::{FilesAt, Recovered, StartError, StartOptions, StartRequest, Started, Starter};
 use crate::checkpoint::storage::CheckpointStorage;
 use crate::error::chain_of;
@@ -41,6 +43,19 @@ pub struct StartChoice {
     pub options: StartOptions,
     /// Whether state that no operator claims may be left behind.
     pub ignore_unclaimed_state: bool,
+    /// The savepoint that belongs to the job and is deleted once the job has completed a checkpoint of its own.
+    pub claim: Option<Claim>,
+}
+
+/// A savepoint that a job may delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Its folder.
+    pub path: String,
+    /// The checkpoint that it was made of.
+    pub attempt: Attempt,
+    /// Where the job stood then.
+    pub checkpoint: Attempt,
 }
 
 /// How a job ended.
@@ -77,6 +92,7 @@ pub(crate) struct Supervisor {
     pub(crate) status: Arc<StatusWriter>,
     /// Whether this process has had a run of the job.
     pub(crate) has_begun: AtomicBool,
+    pub(crate) stop_asked: StopAsked,
 }
 
 /// Where a run begins.
@@ -116,9 +132,15 @@ impl Supervisor {
                 Ok(transactions) => transactions,
                 Err(error) => return JobEnd::Failed(error),
             },
-            end = ended_by_command(control, "the job is starting") => return end,
+            end = ended_by_command(control, &self.stop_asked, "the job is starting") => return end,
         };
-        let parties = PlanParties::new(Arc::clone(&self.plan), Arc::clone(&self.status), self.choice.ignore_unclaimed_state, transactions);
+        let parties = PlanParties::new(
+            Arc::clone(&self.plan),
+            Arc::clone(&self.status),
+            self.choice.ignore_unclaimed_state,
+            transactions,
+            Arc::clone(&self.operators),
+        );
         loop {
             let attempt = self.start_and_run(&parties, &mut starter, restarted, control).await;
             if let Some(transactions) = parties.transactions() {
@@ -149,7 +171,7 @@ impl Supervisor {
             restarted += 1;
             tracing::warn!(error = %failure.chain(), ?delay, restarted, "the job has failed and is restarted");
             self.status.failure(&failure.chain(), true);
-            if let Some(end) = pause(delay, control).await {
+            if let Some(end) = pause(delay, control, &self.stop_asked).await {
                 return end;
             }
         }
@@ -190,7 +212,7 @@ impl Supervisor {
         tokio::select! {
             biased;
             begun = self.begin(parties, starter) => begun,
-            end = ended_by_command(control, "the job is starting") => Ok(Err(end)),
+            end = ended_by_command(control, &self.stop_asked, "the job is starting") => Ok(Err(end)),
         }
     }
 
@@ -221,10 +243,30 @@ impl Supervisor {
                 self.has_begun.store(true, Ordering::Relaxed);
                 Ok(Ok(self.recovered(*recovered)))
             }
-            Ok(Started::Finished { job, slot }) => Ok(Err(JobEnd::AlreadyFinished { job: job.to_string(), checkpoint: slot.0 })),
+            Ok(Started::Finished { job, slot }) => {
+                self.save_finished(storage, &job, slot).await?;
+                Ok(Err(JobEnd::AlreadyFinished { job: job.to_string(), checkpoint: slot.0 }))
+            }
             Err(error) if error.is_superseded() => Ok(Err(JobEnd::Superseded(error.to_string()))),
             Err(error) => Err(start_failure(&error)),
         }
+    }
+
+    /// The job failed when all but the savepoint of its stop was done.
+    async fn save_finished(&self, storage: &Arc<dyn CheckpointStorage>, job: &JobId, slot: Slot) -> Result<(), Error> {
+        let Some(StopRequest { savepoint: Some(to), .. }) = self.stop_asked.get() else { return Ok(()) };
+        let log = JobLog::open(Arc::clone(storage), Arc::new(System), job.clone()).await;
+        let log = log.map_err(|error| Error::external(chain_of(&error)))?;
+        save_last(&log, slot, to).await.map(|path| self.status.saved(slot.0, &path))
+    }
+
+    /// The path of the savepoint that this run may delete: only if it really began with it.
+    fn claimed(&self, beginning: &Beginning) -> Option<String> {
+        let Claim { path, attempt, checkpoint } = self.choice.claim.as_ref()?;
+        let snapshot = &beginning.restored.as_ref()?.snapshot;
+        let restored = snapshot.replaces.as_ref().and_then(|replaces| replaces.restored.as_ref());
+        let is_it = snapshot.checkpoint == *checkpoint || restored.is_some_and(|restored| restored.attempt == *attempt);
+        is_it.then(|| path.clone())
     }
 
     fn recovered(&self, recovered: Recovered) -> Beginning {
@@ -260,16 +302,19 @@ impl Supervisor {
         tokio::select! {
             biased;
             begun = self.prepare_run(&mut beginning, parties) => begun?,
-            end = ended_by_command(control, "the job is starting") => return Ok(end),
+            end = ended_by_command(control, &self.stop_asked, "the job is starting") => return Ok(end),
         }
         let split_table = SplitTable::default();
         let tasks = build::tasks(&self.plan, &beginning.snapshot, &self.metrics, &split_table, &self.dropped)?;
         let context = self.context(&beginning, restarted, split_table, parties);
-        let stop_was_asked = beginning.restored.as_ref().is_some_and(|restored| restored.snapshot.pending_stop.is_some());
+        let recorded = beginning.restored.as_ref().and_then(|restored| restored.snapshot.pending_stop.clone());
+        let stop = recorded.or_else(|| self.stop_asked.get().cloned());
+        let claimed = self.claimed(&beginning);
         let mut coordinator = self.coordinator(&mut beginning, parties, tasks, &context, control);
-        if stop_was_asked {
+        coordinator.progress.claimed = claimed;
+        if let Some(request) = stop {
             tracing::info!("a stop was asked for before the job ended: it is finished now");
-            coordinator.progress.stop();
+            coordinator.progress.stop(request);
         }
         match coordinator.run().await {
             RunEnd::Finished => Ok(JobEnd::Finished),
@@ -357,6 +402,7 @@ impl Supervisor {
             event_sender,
             control,
             status: &self.status,
+            stop_asked: &self.stop_asked,
             state_folder,
             known_splits,
             progress,
@@ -365,17 +411,24 @@ impl Supervisor {
 }
 
 /// Waits before a restart; a job that is stopped or cancelled meanwhile ends where it stands.
-async fn pause(delay: Duration, control: &mut mpsc::Receiver<JobCommand>) -> Option<JobEnd> {
-    tokio::time::timeout(delay, ended_by_command(control, "the job waits for its restart")).await.ok()
+async fn pause(delay: Duration, control: &mut mpsc::Receiver<JobCommand>, stop_asked: &StopAsked) -> Option<JobEnd> {
+    tokio::time::timeout(delay, ended_by_command(control, stop_asked, "the job waits for its restart")).await.ok()
 }
 
-/// Waits until a job that does not run is stopped or cancelled; never ends when nobody can ask any more.
-async fn ended_by_command(control: &mut mpsc::Receiver<JobCommand>, state: &str) -> JobEnd {
+/// Waits until a job that does not run is stopped or cancelled; never ends when nobody can ask any more. A stop that is to drain the job or to
+/// leave a savepoint has to wait until the job runs.
+async fn ended_by_command(control: &mut mpsc::Receiver<JobCommand>, stop_asked: &StopAsked, state: &str) -> JobEnd {
     loop {
         match control.recv().await {
             Some(JobCommand::Cancel) => return JobEnd::Cancelled,
-            Some(JobCommand::Stop) => return JobEnd::Stopped,
+            Some(JobCommand::Stop(request)) if request.drain || request.savepoint.is_some() => {
+                stop_asked.get_or_init(|| request);
+            }
+            Some(JobCommand::Stop(_)) => return JobEnd::Stopped,
             Some(JobCommand::Checkpoint(answer)) => {
+                let _gone = answer.send(Err(state.to_owned()));
+            }
+            Some(JobCommand::Savepoint(_, answer)) => {
                 let _gone = answer.send(Err(state.to_owned()));
             }
             None => std::future::pending().await,

@@ -20,6 +20,8 @@ pub(super) enum Command {
     Trigger(Barrier),
     /// Sources: a checkpoint was given up.
     GiveUp(u64),
+    /// Sources: read no more; the input ends here.
+    Drain,
     /// Sources: new splits to read.
     AddSplits(Vec<Split>),
     /// A checkpoint was completed.
@@ -118,6 +120,7 @@ impl Task {
 
     async fn run_source(mut self, mut head: SourceHead) -> Result<(), Error> {
         let mut reading = !head.nothing_to_read;
+        let mut ended = head.nothing_to_read;
         if head.nothing_to_read {
             self.finish().await?;
         }
@@ -152,6 +155,12 @@ impl Task {
                     self.snapshot(barrier, Some(source), Duration::ZERO).await?;
                     reading &= !barrier.last;
                 }
+                Woken::Command(Some(Command::Drain)) if ended => {}
+                Woken::Command(Some(Command::Drain)) => {
+                    self.emit(&mut batch, &mut head).await?;
+                    (reading, ended) = (false, true);
+                    self.finish().await?;
+                }
                 Woken::Command(Some(Command::Completed(sequence))) => head.completed(sequence, &mut positions).await,
                 Woken::Due => self.tick().await?,
                 Woken::Read(status) => {
@@ -160,7 +169,7 @@ impl Task {
                     self.chain.pending(head.reader.pending_records());
                     self.emit(&mut batch, &mut head).await?;
                     if status == ReadStatus::Finished {
-                        reading = false;
+                        (reading, ended) = (false, true);
                         self.finish().await?;
                     }
                 }

@@ -47,7 +47,7 @@ pub struct Checkpointing {
     /// Where checkpoints are kept: a folder, or a URL such as `file:///var/lib/waterwheel/checkpoints` or `memory://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
-    /// Where savepoints are kept.
+    /// Where savepoints are kept for which nobody says more, each in a folder `savepoint-{job}-{checkpoint}`: a folder, or a URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub savepoint_dir: Option<String>,
     /// Barriers that overtake records.
