@@ -16,7 +16,7 @@ const START: [&str; 2] = ["sink-kafka::after-marker-read", "sink-kafka::after-fe
 fn points(shape: Shape, starting: bool) -> Vec<&'static str> {
     let has_files = shape.second == crate::job::Second::Files;
     let passes = |point: &str| {
-        let elsewhere = point == FORK_POINT || OTHER_SINKS.contains(&point);
+        let elsewhere = point == FORK_POINT || OTHER_SINKS.contains(&point) || point.starts_with("savepoint::");
         !elsewhere && (has_files || !point.starts_with("sink-file::"))
     };
     let at_a_start = |point: &str| point.starts_with("recovery::") || START.contains(&point);

@@ -79,6 +79,7 @@ impl Job {
     /// Opens them for a job of this name, which is also the prefix. Nothing is taken over yet.
     async fn open(name: &str, sink: &Arc<dyn Sink>, interval: Duration) -> Result<Self, Error> {
         let checkpointing = CheckpointSettings {
+            savepoint_dir: None,
             interval,
             dir: "memory://".to_owned(),
             mode: CheckpointMode::ExactlyOnce,
