@@ -47,6 +47,42 @@ pub(crate) fn an_older_checkpoint_repeats_what_came_after_it_and_no_more() {
     job.run(&["--from-checkpoint", &oldest]).expect(1, &[]);
 }
 
+/// Makes a savepoint of the newest checkpoint that is surely committed.
+fn create_savepoint(job: &Job<'_>, to: &str) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waterwheel"));
+    let output = command.args(["savepoint", "create"]).arg(job.path("job.yaml")).args(["--to", to]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub(crate) fn savepoints_of_a_running_and_of_a_stopped_job_are_exact() {
+    let job = Job::new(Shape { records: 3_000, ..NARROW });
+    let path = |name: &str| job.path(name).to_str().unwrap().to_owned();
+    let (beside, last) = (path("beside"), path("last"));
+    let mut process = job.start_with(&["--savepoint-on-stop", &last], "");
+    job.wait_for_more(&mut process, 300);
+    create_savepoint(&job, &beside);
+    job.wait_for_more(&mut process, 300);
+    process.signal("TERM");
+    process.wait().expect(0, &["was stopped", &format!("savepoint {last}")]);
+    job.run(&["--from-savepoint", &beside]).expect(1, &["would be shown again", ALLOWED]);
+    // Where nothing is known of the job but its transactions.
+    std::fs::remove_dir_all(job.path("checkpoints")).unwrap();
+    job.conclude_fork(&["--from-savepoint", &last, "--take-over-prefix"]);
+    assert_eq!(repeated(&job), 0);
+}
+
+pub(crate) fn a_savepoint_of_the_past_repeats_what_came_after_it_and_no_more() {
+    let job = Job::new(Shape { records: 3_000, ..NARROW });
+    let to = job.path("sp").to_str().unwrap().to_owned();
+    let mut process = job.run_until(300);
+    create_savepoint(&job, &to);
+    job.wait_for_more(&mut process, 300);
+    assert!(job.kill(process), "it was to be killed in the middle");
+    job.conclude_fork(&["--from-savepoint", &to, ALLOWED]);
+    let repeated = repeated(&job);
+    assert!((1..2_000).contains(&repeated), "{repeated} totals are there again");
+}
+
 /// As a savepoint would be used: the folder of a checkpoint, copied to another place.
 pub(crate) fn a_copy_of_a_checkpoint_elsewhere_is_a_fork() {
     // The newest one, after which nothing was committed: nothing is repeated, and nobody needs to allow it.

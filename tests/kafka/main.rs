@@ -72,6 +72,8 @@ fn main() -> ExitCode {
         forks::beginning_again_repeats_the_output_once_and_only_when_allowed,
         forks::an_older_checkpoint_repeats_what_came_after_it_and_no_more,
         forks::a_copy_of_a_checkpoint_elsewhere_is_a_fork,
+        forks::savepoints_of_a_running_and_of_a_stopped_job_are_exact,
+        forks::a_savepoint_of_the_past_repeats_what_came_after_it_and_no_more,
         forks::a_crash_at_each_point_of_a_fork_is_finished_by_the_same_command,
         ends::a_stopped_job_goes_on_where_it_stopped,
         ends::a_finished_job_says_so_and_writes_nothing,

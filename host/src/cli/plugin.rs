@@ -36,11 +36,15 @@ struct Check {
     #[arg(long, value_name = "UID")]
     operator: Option<String>,
     /// The configuration to open it with, as JSON. By default the one that the operator had.
-    #[arg(long, value_name = "JSON")]
+    #[arg(long, value_name = "JSON", value_parser = json)]
     config: Option<Value>,
     /// Where compiled plugins are kept.
     #[arg(long, value_name = "FOLDER", env = "WATERWHEEL_PLUGIN_CACHE")]
     plugin_cache: Option<PathBuf>,
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 /// Runs the command.

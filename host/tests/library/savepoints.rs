@@ -2,8 +2,10 @@
 
 use super::{Lab, Numbers, until};
 use waterwheel::checkpoint::savepoint;
+use waterwheel::config::Span;
 use waterwheel::host::{JobEnd, StopOptions, SubmitOptions};
 use waterwheel::pipeline::run::JobState;
+use waterwheel::pipeline::spec::{FixedDelay, RestartType};
 use waterwheel::sink::Guarantee;
 
 impl Lab {
@@ -89,4 +91,24 @@ async fn a_stop_that_cannot_leave_its_savepoint_is_refused_and_the_job_goes_on()
     assert!(refused.contains("checkpointing is off"), "{refused}");
     without.control().stop_with(StopOptions { savepoint: None, drain: true }).await.unwrap();
     assert!(matches!(without.wait().await, JobEnd::Finished));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_with_a_savepoint_that_comes_while_the_job_restarts_is_finished_when_it_runs() {
+    for drain in [false, true] {
+        let lab = Lab::new(Numbers::new(1, 0).endless().pause(1).failing(1));
+        let spec = lab.job().execution(|execution| {
+            execution.restart_strategy.kind = Some(RestartType::FixedDelay);
+            execution.restart_strategy.fixed_delay = Some(FixedDelay { attempts: 3, delay: Span::from_millis(700) });
+        });
+        let handle = lab.submit(&spec.build()).await;
+        let mut control = handle.control();
+        until(&mut control, "the restart", |status| status.state == JobState::Restarting).await;
+        let sp = lab.path("sp");
+        control.stop_with(StopOptions { savepoint: Some(sp.clone()), drain }).await.unwrap();
+        let end = handle.wait().await;
+        assert!(if drain { matches!(end, JobEnd::Finished) } else { matches!(end, JobEnd::Stopped) }, "{end:?}");
+        assert_eq!(control.status().restarts, 1);
+        assert!(savepoint::find(&sp).await.unwrap().manifest.released);
+    }
 }

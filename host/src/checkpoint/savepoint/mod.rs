@@ -10,8 +10,8 @@
 //! a pending stop. A folder without `_metadata` is no savepoint.
 //!
 //! It is made of a completed checkpoint by folding the files of each subtask, so no operator is asked, and whatever wrote the state, the
-//! format is that of [state files](crate::state). Reading order: [`choose`] (which checkpoint of a log counts; pure) → [`make()`] → [`find`] (by its
-//! path) → [`verify`] → [`write`](mod@write) (from entries) → [`delete()`].
+//! format is that of [state files](crate::state). Reading order: [`choose`] (which checkpoint of a log counts; pure) → [`make()`] → [`find()`] (by its
+//! path) → [`verify()`] → [`write`](mod@write) (from entries) → [`delete()`].
 
 pub mod choose;
 mod delete;

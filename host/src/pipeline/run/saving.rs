@@ -1,10 +1,15 @@
 //! Savepoints of a running job: made of a completed checkpoint behind the records' back, or of the last one.
 
 use super::coordinator::{Coordinator, RETRY_PAUSE, RunEnd};
+use super::supervisor::{Claim, Supervisor};
 use crate::Error;
 use crate::checkpoint::log::JobLog;
-use crate::checkpoint::protocol::{Slot, StopRequest};
+use crate::checkpoint::participants::System;
+use crate::checkpoint::protocol::{JobId, Manifest, Slot, StopRequest};
 use crate::checkpoint::savepoint::{self, SavepointError, Target};
+use crate::checkpoint::storage::CheckpointStorage;
+use crate::error::chain_of;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -78,11 +83,30 @@ impl Coordinator<'_> {
     }
 }
 
+impl Supervisor {
+    /// The job failed when all but the savepoint of its stop was done.
+    pub(super) async fn save_finished(&self, storage: &Arc<dyn CheckpointStorage>, job: &JobId, slot: Slot) -> Result<(), Error> {
+        let Some(StopRequest { savepoint: Some(to), .. }) = self.stop_asked.get() else { return Ok(()) };
+        let log = JobLog::open(Arc::clone(storage), Arc::new(System), job.clone()).await;
+        let log = log.map_err(|error| Error::external(chain_of(&error)))?;
+        save_last(&log, slot, to).await.map(|path| self.status.saved(slot.0, &path))
+    }
+
+    /// The path of the savepoint that this run may delete: only if it really began with it.
+    pub(super) fn claimed(&self, restored: Option<&Manifest>) -> Option<String> {
+        let Claim { path, attempt, checkpoint } = self.choice.claim.as_ref()?;
+        let snapshot = &restored?.snapshot;
+        let began_with = snapshot.replaces.as_ref().and_then(|replaces| replaces.restored.as_ref());
+        let is_it = snapshot.checkpoint == *checkpoint || began_with.is_some_and(|restored| restored.attempt == *attempt);
+        is_it.then(|| path.clone())
+    }
+}
+
 /// Makes the savepoint of a job's last checkpoint; its path.
 ///
 /// # Errors
 /// A sentence that says what there is and what to do.
-pub(super) async fn save_last(log: &JobLog, slot: Slot, to: &str) -> Result<String, Error> {
+async fn save_last(log: &JobLog, slot: Slot, to: &str) -> Result<String, Error> {
     let began = Instant::now();
     let failed = |error: SavepointError| {
         let job = log.job();

@@ -5,16 +5,14 @@ use super::coordinator::{Coordinator, JobCommand, Progress, RunEnd, SourceTask, 
 use super::open::{OpenOperator, RunContext, TaskPlan};
 use super::parties::{PlanParties, resolve};
 use super::restart::{Restarts, Verdict};
-use super::saving::save_last;
 use super::status::{JobState, StatusWriter};
 use super::task::Task;
 use super::upload::{Event, StateFolder, Uploader};
 use crate::Error;
 use crate::checkpoint::commit::{Parties, Run, RunError};
-use crate::checkpoint::log::JobLog;
 use crate::checkpoint::participants::{Environment, LastResourceError, StartHooks, System};
 use crate::checkpoint::protocol::fork::StartFrom;
-use crate::checkpoint::protocol::{Attempt, JobId, JobName, JobSnapshot, Manifest, Slot, StopRequest};
+use crate::checkpoint::protocol::{Attempt, JobName, JobSnapshot, Manifest};
 use crate::checkpoint::recovery::{FilesAt, Recovered, StartError, StartOptions, StartRequest, Started, Starter};
 use crate::checkpoint::storage::CheckpointStorage;
 use crate::error::chain_of;
@@ -252,23 +250,6 @@ impl Supervisor {
         }
     }
 
-    /// The job failed when all but the savepoint of its stop was done.
-    async fn save_finished(&self, storage: &Arc<dyn CheckpointStorage>, job: &JobId, slot: Slot) -> Result<(), Error> {
-        let Some(StopRequest { savepoint: Some(to), .. }) = self.stop_asked.get() else { return Ok(()) };
-        let log = JobLog::open(Arc::clone(storage), Arc::new(System), job.clone()).await;
-        let log = log.map_err(|error| Error::external(chain_of(&error)))?;
-        save_last(&log, slot, to).await.map(|path| self.status.saved(slot.0, &path))
-    }
-
-    /// The path of the savepoint that this run may delete: only if it really began with it.
-    fn claimed(&self, beginning: &Beginning) -> Option<String> {
-        let Claim { path, attempt, checkpoint } = self.choice.claim.as_ref()?;
-        let snapshot = &beginning.restored.as_ref()?.snapshot;
-        let restored = snapshot.replaces.as_ref().and_then(|replaces| replaces.restored.as_ref());
-        let is_it = snapshot.checkpoint == *checkpoint || restored.is_some_and(|restored| restored.attempt == *attempt);
-        is_it.then(|| path.clone())
-    }
-
     fn recovered(&self, recovered: Recovered) -> Beginning {
         let Recovered { run, restored, decided, passed_over, .. } = recovered;
         for damaged in passed_over {
@@ -309,7 +290,7 @@ impl Supervisor {
         let context = self.context(&beginning, restarted, split_table, parties);
         let recorded = beginning.restored.as_ref().and_then(|restored| restored.snapshot.pending_stop.clone());
         let stop = recorded.or_else(|| self.stop_asked.get().cloned());
-        let claimed = self.claimed(&beginning);
+        let claimed = self.claimed(beginning.restored.as_deref());
         let mut coordinator = self.coordinator(&mut beginning, parties, tasks, &context, control);
         coordinator.progress.claimed = claimed;
         if let Some(request) = stop {
