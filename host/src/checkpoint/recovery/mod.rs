@@ -257,7 +257,7 @@ async fn preflight(request: &StartRequest<'_>, log: &JobLog) -> Result<Option<St
             let files = FilesAt::root(Arc::clone(log.storage()));
             match request.hooks.check_restore(&recorded, &files).await {
                 // An instance that is at work may have deleted the files meanwhile. Once this one has the generation it cannot.
-                Err(error) if log.read().await?.newest_manifest() != view.newest_manifest() => {
+                Err(error) if own_log::read_log(request, log).await?.newest_manifest() != view.newest_manifest() => {
                     tracing::info!(error = %error.chain(), "the job went on while its state was tried");
                     Ok(None)
                 }

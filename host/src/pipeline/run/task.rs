@@ -224,7 +224,7 @@ impl Task {
                     Command::Close => return self.chain.close().await,
                     Command::BeginChainAnew(uid, subtask) => self.begin_chain_anew(&uid, subtask),
                     // To sources.
-                    Command::Trigger(_) | Command::GiveUp(_) | Command::AddSplits(_) | Command::Completed(_) => {}
+                    Command::Trigger(_) | Command::GiveUp(_) | Command::Drain | Command::AddSplits(_) | Command::Completed(_) => {}
                 }
             }
             self.tick_if_due().await?;
