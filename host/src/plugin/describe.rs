@@ -18,6 +18,8 @@ pub struct Description {
     pub side_outputs: Vec<String>,
     /// What the job must grant.
     pub capabilities: Vec<String>,
+    /// Those of the inputs that every subtask must get as a whole.
+    pub broadcast_inputs: Vec<String>,
 }
 
 /// A state of a plugin.
@@ -28,9 +30,12 @@ pub struct StateDescription {
     pub name: String,
     /// The version of its encoding.
     pub version: u32,
-    /// What it is: `value` (one a key) or `map` (several a key).
+    /// What it is: `value` (one a key), `map` (several a key) or `broadcast` (of no key, the same in all subtasks).
     pub kind: String,
 }
+
+/// The kind of a state that is the same in all subtasks.
+const BROADCAST: &str = "broadcast";
 
 /// How many side outputs a plugin may have: routes are bytes, 0 is the main output, and the last one is for dead letters.
 const MAX_SIDE_OUTPUTS: usize = 254;
@@ -47,6 +52,11 @@ impl Description {
             return Err(format!("`describe` names {} side outputs; {MAX_SIDE_OUTPUTS} are possible", description.side_outputs.len()));
         }
         Ok(description)
+    }
+
+    /// The names of the states that are the same in all subtasks.
+    pub fn broadcast_states(&self) -> impl Iterator<Item = &str> {
+        self.states.iter().filter(|state| state.kind == BROADCAST).map(|state| state.name.as_str())
     }
 
     /// The number of inputs, at least one.

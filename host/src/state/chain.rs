@@ -5,7 +5,7 @@ use super::hidden::{Hidden, Row, shown};
 use super::{Entries, EntryRef};
 use crate::record::key_group;
 use bytes::Bytes;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 /// Entries, or the name of a damaged file and where in it.
@@ -33,6 +33,11 @@ pub(super) struct Visible {
     current: Option<File>,
     /// By state: what the files of the chain that were read hide.
     hidden: HashMap<String, Hidden>,
+    /// States that all chains have alike: they are read of the first one, whatever the key groups.
+    broadcast: HashSet<String>,
+    /// Whether a file of an earlier chain was read, and whether one of this chain.
+    is_later_chain: bool,
+    has_read: bool,
 }
 
 /// The file that is read.
@@ -47,7 +52,12 @@ struct File {
 
 impl Visible {
     pub(super) fn new(chains: Vec<Vec<(String, Bytes)>>, groups: Range<u16>, max_parallelism: u16) -> Self {
-        Self { chains: chains.into(), groups, max_parallelism, current: None, hidden: HashMap::new() }
+        Self { chains: chains.into(), groups, max_parallelism, current: None, hidden: HashMap::new(), broadcast: HashSet::new(), is_later_chain: false, has_read: false }
+    }
+
+    /// The same, with the names of the states that are the same in all chains.
+    pub(super) fn with_broadcast(self, states: impl IntoIterator<Item = String>) -> Self {
+        Self { broadcast: states.into_iter().collect(), ..self }
     }
 
     /// Begins with the next file. None: there is no other one.
@@ -55,16 +65,22 @@ impl Visible {
         loop {
             let chain = self.chains.front_mut()?;
             if let Some((name, file)) = chain.pop() {
+                self.has_read = true;
                 return Some(File { name, chunks: Chunks::of(file), is_oldest: chain.is_empty(), hiding: Vec::new() });
             }
             self.chains.pop_front();
+            self.is_later_chain |= self.has_read;
             self.hidden.clear();
         }
     }
 
     /// What is left of the entries of a file.
     fn left(&mut self, file: &mut File, entries: Entries) -> Entries {
-        let whole = self.groups.start == 0 && self.groups.end == self.max_parallelism;
+        let is_broadcast = self.broadcast.contains(&entries.state);
+        if is_broadcast && self.is_later_chain {
+            return Entries::of(entries.state, entries.version);
+        }
+        let whole = is_broadcast || (self.groups.start == 0 && self.groups.end == self.max_parallelism);
         let in_groups = |entry: &EntryRef<'_>| whole || self.groups.contains(&key_group(entry.key, self.max_parallelism));
         let hidden = self.hidden.entry(entries.state.clone()).or_default();
         if file.is_oldest && whole && hidden.is_empty() && entries.removed.is_empty() {
@@ -161,6 +177,24 @@ mod tests {
             }
         }
         state
+    }
+
+    #[test]
+    fn broadcast_states_are_read_of_one_chain_whatever_the_groups() {
+        let files = [file(&[(0, 1, Some(1)), (0, 2, Some(2))], true), file(&[(0, 1, None), (0, 3, Some(3))], true)];
+        let chains = || vec![Vec::new(), named(&files), named(&files)];
+        for (groups, is_folded) in [(0..40, false), (40..128, false), (0..128, false), (0..40, true)] {
+            let mut chains = chains();
+            if is_folded {
+                chains[1] = vec![("base".into(), merge(named(&files)).unwrap())];
+            }
+            let visible = Visible::new(chains, groups, 128).with_broadcast(["state".to_owned()]);
+            let mut found: Vec<_> = visible
+                .flat_map(|entries| entries.unwrap().iter().map(|entry| entry.subkey.unwrap().to_vec()).collect::<Vec<_>>())
+                .collect();
+            found.sort();
+            assert_eq!(found, [[2], [3]]);
+        }
     }
 
     fn named(files: &[Bytes]) -> Vec<(String, Bytes)> {

@@ -26,6 +26,12 @@ impl StateReader {
         Self { unread: Some(Visible::new(chains, groups, max_parallelism)), ahead: None }
     }
 
+    /// The same, where all chains have these states alike: they are read of one chain, whatever the key groups.
+    #[must_use]
+    pub fn with_broadcast(self, states: impl IntoIterator<Item = String>) -> Self {
+        Self { unread: self.unread.map(|unread| unread.with_broadcast(states)), ..self }
+    }
+
     /// Nothing to read: the start of a new job.
     pub fn empty() -> Self {
         Self { unread: None, ahead: None }

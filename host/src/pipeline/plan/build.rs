@@ -125,7 +125,16 @@ fn check_operator(index: usize, operator: &OperatorSpec, info: &PluginInfo, faul
             faults
                 .push(Fault::new(format!("{path}/as"), format!("the plugin {} has {has}, and no input {}", operator.plugin, input.number)));
         }
-        if info.world == World::KeyedPlugin && input.key_by.is_none() && !input.broadcast {
+        let name = info.inputs.get(usize::from(input.number));
+        if let Some(name) = name.filter(|name| info.broadcast_inputs.contains(name) && !input.broadcast) {
+            faults.push(Fault::new(
+                format!("{path}/broadcast"),
+                format!(
+                    "must be true: every subtask of the plugin {} has to get its input {} ({name}) as a whole, without key-by",
+                    operator.plugin, input.number
+                ),
+            ));
+        } else if info.world == World::KeyedPlugin && input.key_by.is_none() && !input.broadcast {
             faults.push(Fault::new(
                 format!("{path}/key-by"),
                 format!(

@@ -26,6 +26,12 @@ pub struct PluginInfo {
     pub states: Option<Vec<DeclaredState>>,
     /// Bytes of memory without which it cannot be started, where that is known.
     pub least_memory_bytes: Option<u64>,
+    /// Those of its inputs that every subtask must get as a whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub broadcast_inputs: Vec<String>,
+    /// Its states that are the same in all subtasks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub broadcast_states: Vec<String>,
 }
 
 impl PluginInfo {
@@ -66,6 +72,8 @@ impl AssumedPlugins {
                 capabilities: Vec::new(),
                 states: None,
                 least_memory_bytes: None,
+                broadcast_inputs: Vec::new(),
+                broadcast_states: Vec::new(),
             });
             assume(info, operator, spec);
         }

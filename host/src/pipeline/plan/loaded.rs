@@ -71,6 +71,8 @@ impl PluginCatalog for LoadedPlugins {
             capabilities: description.capabilities.clone(),
             states: states(loaded),
             least_memory_bytes: Some(loaded.least_memory_bytes()),
+            broadcast_inputs: description.broadcast_inputs.clone(),
+            broadcast_states: description.broadcast_states().map(str::to_owned).collect(),
         })
     }
 }

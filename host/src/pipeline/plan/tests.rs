@@ -26,6 +26,8 @@ impl PluginCatalog for Shelf {
             capabilities: Vec::new(),
             states: None,
             least_memory_bytes: Some(1 << 20),
+            broadcast_inputs: Vec::new(),
+            broadcast_states: Vec::new(),
         };
         match plugin.to_string().as_str() {
             "join.wasm" => Ok(PluginInfo {
@@ -36,6 +38,12 @@ impl PluginCatalog for Shelf {
                 ..map
             }),
             "count.wasm" => Ok(PluginInfo { world: World::KeyedPlugin, ..map }),
+            "rules.wasm" => Ok(PluginInfo {
+                world: World::KeyedPlugin,
+                inputs: vec!["orders".into(), "rules".into()],
+                broadcast_inputs: vec!["rules".into()],
+                ..map
+            }),
             "gone.wasm" => Err(Error::user("there is no file gone.wasm")),
             _ => Ok(map),
         }
@@ -144,6 +152,26 @@ fn what_only_plugins_can_tell_is_reported_at_once() {
             "/operators/2/inputs/0: the plugin map.wasm has no side outputs, so there is no map.side; its output is map",
         ]
     );
+}
+
+#[test]
+fn an_input_that_a_plugin_wants_whole_is_broadcast() {
+    let faults = |rules: InputSpec| {
+        let spec = JobBuilder::new("rules")
+            .source(SourceSpec::new("orders", "generator"))
+            .source(SourceSpec::new("rules", "generator"))
+            .operator(OperatorSpec::new("apply", "rules.wasm").input(pointer("orders", "/user")).input(rules.numbered(1)))
+            .sink(SinkSpec::new("out", "file").input("apply").option("path", "out"))
+            .build();
+        let faults = Plan::build(&job(&spec), &Shelf).err().map(|faults| faults.0).unwrap_or_default();
+        faults.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let wanted = "/operators/0/inputs/1/broadcast: must be true: every subtask of the plugin rules.wasm has to get its input 1 (rules) as a whole, without key-by";
+    assert_eq!(faults(pointer("rules", "/user")), [wanted]);
+    assert_eq!(faults("rules".into()), [wanted]);
+    let mut broadcast = InputSpec::from("rules");
+    broadcast.broadcast = true;
+    assert_eq!(faults(broadcast), [""; 0]);
 }
 
 #[test]

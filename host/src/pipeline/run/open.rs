@@ -235,7 +235,9 @@ pub(super) async fn open_operator(
     if chains.iter().all(Vec::is_empty) {
         return Ok((opened, !same));
     }
-    let mut reader = StateReader::new(chains, key_groups, context.max_parallelism);
+    let reader = StateReader::new(chains, key_groups, context.max_parallelism);
+    // At an aligned barrier every subtask has the same broadcast state.
+    let mut reader = reader.with_broadcast(operator.info.broadcast_states.iter().cloned());
     opened.restore(&mut reader).await?;
     Ok((opened, !same))
 }

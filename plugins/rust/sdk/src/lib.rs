@@ -8,6 +8,9 @@
 //! | map, filter, expand, split | [`MapPlugin`] | [`export_map!`] |
 //! | logic with state and timers by key | [`KeyedPlugin`] | [`export_keyed!`] |
 //!
+//! With a [`KeyedPlugin`] come [`Windows`], [`WindowJoin`] and [`IntervalJoin`] over event time, [`BroadcastState`] for rules, and a
+//! [`TimeToLive`] for state.
+//!
 //! # A plugin from nothing
 //!
 //! `Cargo.toml` says that the crate is a component, and still can be tested natively:
@@ -58,7 +61,7 @@
 //! - A record that fails leaves nothing behind: its output, state writes and timers are taken back. See [`Failure`].
 //! - A panic ends the instance: its message and place go to the host, the job restarts from its last completed checkpoint, and a record that
 //!   brings the plugin down again and again is found and treated by the job's error policy.
-//! - A plugin may be asked to process a record again after a restart. With state in [`KeyedState`] and [`MapState`], and nowhere else, it then
+//! - A plugin may be asked to process a record again after a restart. With state in [`KeyedState`], [`MapState`] and [`BroadcastState`], and nowhere else, it then
 //!   finds what it had when it first did; a field of the plugin's own type does not survive.
 //! - There is no clock but [`Output::processing_time`] and the watermark, no randomness worth the name, no file, no network, unless the job
 //!   grants it.
@@ -82,6 +85,7 @@ mod state;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 mod timer;
+mod window;
 
 pub use emit::{Emit, ValueWriter};
 pub use failure::{Failure, fail, fail_batch};
@@ -89,8 +93,12 @@ pub use host::{Header, Level, Place, log};
 pub use output::{Emitted, KeyedOutput, Output};
 pub use plugin::{Environment, KeyedPlugin, MapPlugin, NoConfig};
 pub use record::Record;
-pub use state::{Declare, KeyedState, MapState, decode, encode};
+pub use state::{BroadcastState, Declare, KeyedState, MapState, TimeToLive, decode, encode};
 pub use timer::{Clock, RESERVED_TAGS, Timer};
+pub use window::{
+    Aggregate, AllRecords, Arrival, IntervalJoin, IntervalJoinState, Pair, Pane, Window, WindowAssigner, WindowJoin, WindowJoinState,
+    WindowState, Windows,
+};
 
 #[doc(hidden)]
 pub mod __private {

@@ -149,6 +149,10 @@ pub trait KeyedPlugin: Sized + 'static {
     /// The names of the inputs, in the order of [`Record::input`]. Most plugins have one.
     const INPUTS: &'static [&'static str] = &["input"];
 
+    /// Those of the inputs that every subtask gets as a whole: the job gives them as `broadcast`. Their records have no key here, so no state
+    /// by key and no timers; they are what [`BroadcastState`](crate::BroadcastState) is written by.
+    const BROADCAST_INPUTS: &'static [&'static str] = &[];
+
     /// The names of the side outputs.
     const SIDE_OUTPUTS: &'static [&'static str] = &[];
 

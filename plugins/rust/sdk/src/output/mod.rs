@@ -38,12 +38,14 @@ pub struct Output<'a> {
     pub(crate) row: u32,
     pub(crate) context: &'a Context,
     pub(crate) side_outputs: &'static [&'static str],
+    /// The event time of what says nothing of it, if it is not that of the row.
+    event_time: Option<i64>,
 }
 
 impl<'a> Output<'a> {
     #[inline]
     pub(crate) fn new(buffers: &'a mut Buffers, rows: Rows<'a>, context: &'a Context, side_outputs: &'static [&'static str]) -> Self {
-        Self { buffers, rows, row: 0, context, side_outputs }
+        Self { buffers, rows, row: 0, context, side_outputs, event_time: None }
     }
 
     /// Emits a record: a value (bytes or text), an input [`Record`](crate::Record) as it is, or an [`Emit`].
@@ -51,7 +53,7 @@ impl<'a> Output<'a> {
     pub fn emit<'e>(&mut self, emit: impl Into<Emit<'e>>) -> Emitted<'_> {
         let emit = emit.into();
         match emit.plain_row() {
-            Some(row) if self.buffers.push_plain(row) => Emitted { buffers: self.buffers, row },
+            Some(row) if self.event_time.is_none() && self.buffers.push_plain(row) => Emitted { buffers: self.buffers, row },
             _ => self.emit_differing(&emit),
         }
     }
@@ -95,6 +97,7 @@ impl<'a> Output<'a> {
     #[inline]
     fn add(&mut self, emit: &Emit<'_>, null_value: bool) -> Emitted<'_> {
         let route = emit.side_output.map_or(0, |name| self.route(name));
+        let emit = &Emit { timestamp: emit.timestamp.or(self.event_time), ..*emit };
         let row = self.buffers.push(self.rows, self.row, emit, route, null_value, self.context.processing_time);
         Emitted { buffers: self.buffers, row }
     }
@@ -174,6 +177,8 @@ impl Emitted<'_> {
 #[derive(Debug)]
 pub struct KeyedOutput<'a> {
     pub(crate) output: Output<'a>,
+    /// Not while a record of a broadcast input is processed.
+    pub(crate) has_key: bool,
 }
 
 impl<'a> Deref for KeyedOutput<'a> {
@@ -211,11 +216,27 @@ impl KeyedOutput<'_> {
         self.change_timer(clock, time, tag, 1);
     }
 
+    /// Sets an event-time timer with a reserved tag.
+    pub(crate) fn set_own_timer(&mut self, time: i64, tag: u32) {
+        let Output { buffers, rows, row, .. } = &mut self.output;
+        if let Some(key) = rows.key(*row) {
+            buffers.push_timer(key, Clock::Event.number(), time, tag, 0);
+        }
+    }
+
+    /// Calls with another event time for what says nothing of it.
+    pub(crate) fn at<R>(&mut self, event_time: i64, call: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.output.event_time.replace(event_time);
+        let result = call(self);
+        self.output.event_time = before;
+        result
+    }
+
     fn change_timer(&mut self, clock: Clock, time: i64, tag: u32, operation: u8) {
         let Output { buffers, rows, row, .. } = &mut self.output;
         if tag >= RESERVED_TAGS {
             buffers.defect(|| format!("the plugin sets a timer with the tag {tag:#x}; tags from {RESERVED_TAGS:#x} up are reserved"));
-        } else if let Some(key) = rows.key(*row) {
+        } else if let Some(key) = rows.key(*row).filter(|_| self.has_key) {
             buffers.push_timer(key, clock.number(), time, tag, operation);
         } else {
             buffers.defect(|| "the plugin sets a timer where there is no key: timers can be set for a record or from a timer".to_owned());

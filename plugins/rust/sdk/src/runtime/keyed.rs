@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::open;
 use crate::bindings::{Batch, Column, Context, Entries, KeyedEmitted, Scope, Timers};
-use crate::failure::Failure;
+use crate::failure::{Failure, fail_batch};
 use crate::output::{Buffers, KeyedOutput, Mark, Output, empty_column, end};
 use crate::plugin::KeyedPlugin;
 use crate::record::{Columns, Record, Rows};
-use crate::state::{Declare, Registry};
-use crate::timer::Timer;
+use crate::state::{Declare, Registry, is_lifetime};
+use crate::timer::{Clock, RESERVED_TAGS, Timer};
 
 /// An instance of a keyed plugin, or the place for one.
 pub struct KeyedRuntime<P> {
@@ -46,17 +46,19 @@ impl<P: KeyedPlugin> KeyedRuntime<P> {
         P::declare(&mut declare);
         let states: Vec<_> =
             declare.states().map(|(name, version, kind)| json!({ "name": name, "version": version, "kind": kind })).collect();
-        open::describe(&states, P::INPUTS, P::SIDE_OUTPUTS, P::CAPABILITIES)
+        open::describe(&states, P::INPUTS, P::BROADCAST_INPUTS, P::SIDE_OUTPUTS, P::CAPABILITIES)
     }
 
     #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]
     pub fn open(&mut self, config: &str, environment: &str) -> Result<(), String> {
         open::check_side_outputs(P::SIDE_OUTPUTS)?;
+        open::check_broadcast_inputs(P::INPUTS, P::BROADCAST_INPUTS)?;
         let environment = open::environment(environment)?;
         let mut declare = Declare::default();
         let states = P::declare(&mut declare);
-        let registry = declare.into_registry()?;
+        let mut registry = declare.into_registry()?;
         let plugin = P::open(open::config(config)?, states, &environment).map_err(Failure::into_reason)?;
+        registry.opened();
         self.instance = Some(Instance { plugin, registry });
         Ok(())
     }
@@ -65,11 +67,13 @@ impl<P: KeyedPlugin> KeyedRuntime<P> {
     pub fn process(&mut self, input: u32, batch: Batch, context: &Context) -> Result<KeyedEmitted, String> {
         let instance = self.instance.as_mut().ok_or(NOT_OPEN)?;
         let Batch { count, timestamps, keys, values, nulls } = batch;
+        instance.registry.begin_call(context, &mut self.buffers);
+        let has_key = !is_broadcast::<P>(input);
         let result = {
             let keys = &*instance.registry.take_keys(keys);
             let columns = Columns { count, timestamps: &timestamps, keys, values: &values, nulls: &nulls };
             let output = Output::new(&mut self.buffers, Rows::Batch(columns), context, P::SIDE_OUTPUTS);
-            process_rows(&mut instance.plugin, &instance.registry, input, &columns, &mut KeyedOutput { output })
+            process_rows(&mut instance.plugin, &instance.registry, input, &columns, &mut KeyedOutput { output, has_key })
         };
         self.hand_over(result, Some(values))
     }
@@ -78,11 +82,12 @@ impl<P: KeyedPlugin> KeyedRuntime<P> {
     pub fn on_timers(&mut self, mut fired: Timers, context: &Context) -> Result<KeyedEmitted, String> {
         let instance = self.instance.as_mut().ok_or(NOT_OPEN)?;
         let keys = std::mem::replace(&mut fired.keys, empty_column());
+        instance.registry.begin_call(context, &mut self.buffers);
         let result = {
             let keys = &*instance.registry.take_keys(keys);
             let rows = Rows::Fired { keys, times: &fired.times };
             let output = Output::new(&mut self.buffers, rows, context, P::SIDE_OUTPUTS);
-            process_timers(&mut instance.plugin, &instance.registry, &fired, keys, &mut KeyedOutput { output })
+            process_timers(&mut instance.plugin, &instance.registry, &fired, keys, &mut KeyedOutput { output, has_key: true })
         };
         self.hand_over(result, None)
     }
@@ -145,7 +150,11 @@ fn process_rows<P: KeyedPlugin>(
         let mark = out.buffers.mark();
         let record = Record::of(columns, row, input);
         out.row = row;
-        registry.begin(row, record.key().unwrap_or_default());
+        if out.has_key {
+            registry.begin(row, record.key().unwrap_or_default(), record.timestamp());
+        } else {
+            registry.begin_broadcast();
+        }
         let result = plugin.process(&record, out);
         settle(result, registry, mark, out)?;
     }
@@ -163,18 +172,41 @@ fn process_timers<P: KeyedPlugin>(
         let mark = out.buffers.mark();
         let timer = Timer::of(fired, keys, row);
         out.row = row;
-        registry.begin(row, timer.key());
-        let result = plugin.on_timer(&timer, out);
+        registry.begin(row, timer.key(), if timer.clock() == Clock::Event { timer.time() } else { i64::MIN });
+        let result = fire(plugin, registry, &timer, out);
         settle(result, registry, mark, out)?;
     }
     Ok(())
+}
+
+/// Fires a timer: the plugin's, or one of a state's.
+fn fire<P: KeyedPlugin>(plugin: &mut P, registry: &Registry, timer: &Timer<'_>, out: &mut KeyedOutput<'_>) -> Result<(), Failure> {
+    if is_lifetime(timer.tag()) {
+        registry.expire(timer.tag(), timer.time());
+        return Ok(());
+    }
+    plugin.on_timer(timer, out)?;
+    if timer.tag() >= RESERVED_TAGS && !registry.take_claim() {
+        return Err(fail_batch(
+            "a timer of windows or of a join has fired, and the plugin's on_timer did not hand it over: call on_timer of each of them there",
+        ));
+    }
+    Ok(())
+}
+
+fn is_broadcast<P: KeyedPlugin>(input: u32) -> bool {
+    P::INPUTS.get(input as usize).is_some_and(|name| P::BROADCAST_INPUTS.contains(name))
 }
 
 /// Takes back all that a failed step did, and notes why it failed. Breaks off when the batch as a whole fails.
 #[inline]
 fn settle(result: Result<(), Failure>, registry: &Registry, mark: Mark, out: &mut KeyedOutput<'_>) -> Result<(), Failure> {
     match result {
-        Ok(()) => Ok(()),
+        Ok(()) => {
+            let Output { buffers, rows, row, .. } = &mut out.output;
+            registry.settle(rows.key(*row).filter(|_| out.has_key), buffers);
+            Ok(())
+        }
         Err(failure) if failure.is_whole_batch() => Err(failure),
         Err(failure) => {
             registry.roll_back();

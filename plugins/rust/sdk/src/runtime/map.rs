@@ -33,7 +33,7 @@ impl<P: MapPlugin> MapRuntime<P> {
     #[must_use]
     #[allow(missing_docs, reason = "as in the contract")]
     pub fn describe() -> String {
-        open::describe(&[], &["input"], P::SIDE_OUTPUTS, P::CAPABILITIES)
+        open::describe(&[], &["input"], &[], P::SIDE_OUTPUTS, P::CAPABILITIES)
     }
 
     #[allow(missing_docs, clippy::missing_errors_doc, reason = "as in the contract")]

@@ -12,6 +12,7 @@ const MOST_SIDE_OUTPUTS: usize = 254;
 pub(super) fn describe(
     states: &[Value],
     inputs: &'static [&'static str],
+    broadcast_inputs: &'static [&'static str],
     side_outputs: &'static [&'static str],
     capabilities: &'static [&'static str],
 ) -> String {
@@ -22,6 +23,7 @@ pub(super) fn describe(
         "inputs": inputs,
         "side_outputs": side_outputs,
         "capabilities": capabilities,
+        "broadcast_inputs": broadcast_inputs,
     })
     .to_string()
 }
@@ -33,6 +35,13 @@ pub(super) fn check_side_outputs(names: &[&str]) -> Result<(), String> {
     match names.iter().enumerate().find(|(index, name)| name.is_empty() || names[..*index].contains(name)) {
         None => Ok(()),
         Some((_, name)) => Err(format!("the plugin declares the side output `{name}`: names must not be empty or repeat")),
+    }
+}
+
+pub(super) fn check_broadcast_inputs(inputs: &[&str], broadcast: &[&str]) -> Result<(), String> {
+    match broadcast.iter().find(|name| !inputs.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!("the plugin declares the broadcast input `{name}`, which is none of its inputs: INPUTS has {inputs:?}")),
     }
 }
 

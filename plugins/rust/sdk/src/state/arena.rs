@@ -41,6 +41,11 @@ impl<T> Arena<T> {
     pub(super) fn get(&self, number: usize) -> Option<&T> {
         self.pages.get(number / PAGE)?.get(number % PAGE)
     }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+        self.pages.get_mut(number / PAGE)?.get_mut(number % PAGE)
+    }
 }
 
 impl<T> Index<u32> for Arena<T> {

@@ -1,6 +1,6 @@
 //! The entries of one step of an export.
 
-use super::codec::{Shown, encode_into};
+use super::codec::{Shown, encode_into, encode_stamp_into};
 use crate::bindings::{Column, Entries};
 use crate::output::{empty_column, end, push_entry};
 use serde::Serialize;
@@ -42,8 +42,18 @@ impl Chunk {
         self.keys.bytes.len() + self.subkeys.bytes.len() + self.values.bytes.len() >= self.max_bytes
     }
 
-    /// Adds an entry that is there.
-    pub(crate) fn put<T: Serialize>(&mut self, state: &str, key: &[u8], subkey: Option<&[u8]>, value: &T) -> Result<(), String> {
+    /// Adds an entry that is there, with the time that its life began at if it has one.
+    pub(crate) fn put<T: Serialize>(
+        &mut self,
+        state: &str,
+        key: &[u8],
+        subkey: Option<&[u8]>,
+        value: &T,
+        stamp: Option<i64>,
+    ) -> Result<(), String> {
+        if let Some(stamp) = stamp {
+            encode_stamp_into(&mut self.values.bytes, stamp);
+        }
         encode_into(&mut self.values.bytes, value)
             .map_err(|reason| format!("state `{state}`, key {}: the value cannot be encoded: {reason}", Shown(key)))?;
         self.values.ends.push(end(self.values.bytes.len()));

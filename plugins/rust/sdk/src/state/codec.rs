@@ -27,6 +27,23 @@ pub(crate) fn encode_into<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T)
     rmp_serde::encode::write_named(bytes, value).map_err(|error| error.to_string())
 }
 
+/// What is in front of a value whose life is limited: a MessagePack extension of eight bytes, of this type, no value of serde's.
+const STAMP: [u8; 2] = [0xd7, 0x54];
+
+/// Puts the time that a value's life began at, in milliseconds since the Unix epoch, in front of it.
+pub(crate) fn encode_stamp_into(bytes: &mut Vec<u8>, stamp: i64) {
+    bytes.extend_from_slice(&STAMP);
+    bytes.extend_from_slice(&stamp.to_be_bytes());
+}
+
+/// Takes the stamp off a value, if it has one.
+pub(crate) fn split_stamp(value: &[u8]) -> (Option<i64>, &[u8]) {
+    match value.strip_prefix(&STAMP).and_then(<[u8]>::split_first_chunk::<8>) {
+        Some((stamp, value)) => (Some(i64::from_be_bytes(*stamp)), value),
+        None => (None, value),
+    }
+}
+
 /// Makes a value of the present version of one of an older version.
 pub(crate) type Migrate<T> = Box<dyn Fn(u32, &[u8]) -> Result<T, String>>;
 
@@ -60,10 +77,11 @@ impl<T: DeserializeOwned> Reader<T> {
         Ok(())
     }
 
-    /// Reads a value of an accepted version.
-    pub(crate) fn read(&self, version: u32, key: &[u8], value: &[u8]) -> Result<T, String> {
+    /// Reads a value of an accepted version, and its stamp.
+    pub(crate) fn read(&self, version: u32, key: &[u8], value: &[u8]) -> Result<(T, Option<i64>), String> {
         let Self { name, version: own, migrate } = self;
-        match migrate {
+        let (stamp, value) = split_stamp(value);
+        let read = match migrate {
             Some(migrate) if version < *own => migrate(version, value).map_err(|reason| {
                 format!("state `{name}`, key {}: the value cannot be migrated from version {version} to {own}: {reason}", Shown(key))
             }),
@@ -73,7 +91,8 @@ impl<T: DeserializeOwned> Reader<T> {
                     Shown(key)
                 )
             }),
-        }
+        };
+        Ok((read?, stamp))
     }
 }
 

@@ -8,10 +8,12 @@ use serde::de::DeserializeOwned;
 
 use super::codec::{Migrate, Reader};
 use super::current::Current;
-use super::map_store::MapStore;
+use super::map_store::{Kind, MapStore};
 use super::registry::Registry;
+use super::ttl::{lifetime_tag, window_tag};
 use super::value_store::ValueStore;
-use super::{KeyedState, MapState, Store};
+use super::{BroadcastState, KeyedState, MapState, Store};
+use crate::window::{Aggregate, AllRecords, IntervalJoinState, WindowJoinState, WindowState};
 
 /// Takes the declarations of a plugin's states, in [`KeyedPlugin::declare`](crate::KeyedPlugin::declare), and gives the handles.
 ///
@@ -42,6 +44,7 @@ use super::{KeyedState, MapState, Store};
 pub struct Declare {
     current: Rc<Current>,
     stores: Vec<Rc<dyn Store>>,
+    broadcast: Option<Rc<Current>>,
     fault: Option<String>,
 }
 
@@ -99,6 +102,73 @@ impl Declare {
         self.add_map(name, version, Some(Box::new(migrate)))
     }
 
+    /// The state of windows, for [`Windows`](crate::Windows).
+    pub fn windows<A: Aggregate>(&mut self, name: &str) -> WindowState<A> {
+        WindowState::new(self.map(name), name)
+    }
+
+    /// The state of the records of windows that keep all of them: the aggregate of such [`windows`](Self::windows), which have another name.
+    pub fn all_records<T>(&mut self, name: &str) -> AllRecords<T>
+    where
+        T: Serialize + DeserializeOwned + Clone + 'static,
+    {
+        AllRecords::new(self.map(name))
+    }
+
+    /// The states of a join by windows, `NAME` and `NAME.records`, for [`WindowJoin`](crate::WindowJoin).
+    pub fn window_join<L, R>(&mut self, name: &str) -> WindowJoinState<L, R>
+    where
+        L: Serialize + DeserializeOwned + Clone + 'static,
+        R: Serialize + DeserializeOwned + Clone + 'static,
+    {
+        WindowJoinState { windows: self.windows(name), records: self.all_records(&format!("{name}.records")) }
+    }
+
+    /// The states of a join by time, `NAME.left` and `NAME.right`, for [`IntervalJoin`](crate::IntervalJoin).
+    pub fn interval_join<L, R>(&mut self, name: &str) -> IntervalJoinState<L, R>
+    where
+        L: Serialize + DeserializeOwned + Clone + 'static,
+        R: Serialize + DeserializeOwned + Clone + 'static,
+    {
+        let (left, right) = (self.map(&format!("{name}.left")), self.map(&format!("{name}.right")));
+        IntervalJoinState { left, right, name: name.to_owned() }
+    }
+
+    /// A state that is the same in all subtasks, of version 1.
+    pub fn broadcast<K, V>(&mut self, name: &str) -> BroadcastState<K, V>
+    where
+        K: Serialize + DeserializeOwned + 'static,
+        V: Serialize + DeserializeOwned + Clone + 'static,
+    {
+        self.add_broadcast(name, 1, None)
+    }
+
+    /// A state that is the same in all subtasks, of this version. `migrate` is as for [`map_with_migration`](Self::map_with_migration).
+    pub fn broadcast_with_migration<K, V>(
+        &mut self,
+        name: &str,
+        version: u32,
+        migrate: impl Fn(u32, &[u8]) -> Result<V, String> + 'static,
+    ) -> BroadcastState<K, V>
+    where
+        K: Serialize + DeserializeOwned + 'static,
+        V: Serialize + DeserializeOwned + Clone + 'static,
+    {
+        self.add_broadcast(name, version, Some(Box::new(migrate)))
+    }
+
+    fn add_broadcast<K, V>(&mut self, name: &str, version: u32, migrate: Option<Migrate<V>>) -> BroadcastState<K, V>
+    where
+        K: Serialize + DeserializeOwned + 'static,
+        V: Serialize + DeserializeOwned + Clone + 'static,
+    {
+        let reader = Reader { name: name.to_owned(), version, migrate };
+        let current = Rc::clone(self.broadcast.get_or_insert_with(|| Rc::new(Current::without_keys())));
+        let store = Rc::new(MapStore::new::<K>(Rc::clone(&current), reader, Kind::Broadcast));
+        self.add(Rc::clone(&store) as Rc<dyn Store>);
+        BroadcastState::new(MapState::new(store), name, current)
+    }
+
     fn add_value<T>(&mut self, name: &str, version: u32, migrate: Option<Migrate<T>>) -> KeyedState<T>
     where
         T: Serialize + DeserializeOwned + Clone + 'static,
@@ -115,7 +185,7 @@ impl Declare {
         V: Serialize + DeserializeOwned + Clone + 'static,
     {
         let reader = Reader { name: name.to_owned(), version, migrate };
-        let store = Rc::new(MapStore::new::<K>(Rc::clone(&self.current), reader));
+        let store = Rc::new(MapStore::new::<K>(Rc::clone(&self.current), reader, Kind::Map));
         self.add(Rc::clone(&store) as Rc<dyn Store>);
         MapState::new(store)
     }
@@ -128,6 +198,13 @@ impl Declare {
         if self.stores.iter().any(|each| each.name() == name) {
             self.fault.get_or_insert_with(|| format!("the plugin declares the state `{name}` twice; names tell states apart"));
         }
+        let tags = |name| [lifetime_tag(name), window_tag(name)];
+        if let Some(other) = self.stores.iter().find(|each| each.name() != name && tags(each.name()) == tags(name)) {
+            let other = other.name();
+            self.fault.get_or_insert_with(|| {
+                format!("the plugin declares the states `{other}` and `{name}`, whose timers could not be told apart: give one of them another name")
+            });
+        }
         self.stores.push(store);
     }
 
@@ -139,7 +216,7 @@ impl Declare {
     pub(crate) fn into_registry(self) -> Result<Registry, String> {
         match self.fault {
             Some(fault) => Err(fault),
-            None => Ok(Registry::new(self.current, self.stores)),
+            None => Ok(Registry::new(self.current, self.stores, self.broadcast)),
         }
     }
 }

@@ -4,14 +4,15 @@ use std::borrow::Borrow;
 use std::cell::Ref;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::rc::Rc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::codec::decode;
+use super::codec::{decode, encode_into};
 use super::map_store::MapStore;
+use super::ttl::TimeToLive;
 
 /// The state of one key: a map from `K` to `V`. Each entry is stored, exported and undone by itself, so a map may be large.
 ///
@@ -42,6 +43,14 @@ where
         Self { store, subkeys: PhantomData }
     }
 
+    /// The same state, in which each entry lives so long by itself: what is expired is as if it were not there, and is taken away by a timer
+    /// of its key, at most an eighth of the time later. All else is as for [`KeyedState::time_to_live`](super::KeyedState::time_to_live).
+    #[must_use]
+    pub fn time_to_live(self, ttl: impl Into<TimeToLive>) -> Self {
+        self.store.ttl.set(Some(ttl.into()));
+        self
+    }
+
     /// The value of a subkey, if there is one.
     #[must_use]
     pub fn get<Q>(&self, subkey: &Q) -> Option<Ref<'_, V>>
@@ -51,6 +60,9 @@ where
     {
         let cells = self.store.cells.borrow();
         let cell = self.store.with_subkey(subkey, |subkey| cells.locate(&self.store.current, subkey))?;
+        if !self.store.is_live(&cells, cell, true) {
+            return None;
+        }
         Ref::filter_map(cells, |cells| cells.cells[cell].value.as_ref()).ok()
     }
 
@@ -74,6 +86,7 @@ where
         let cell = self.store.with_subkey(subkey, |subkey| cells.open(&self.store.current, subkey));
         let previous = cells.replace(cell, Some(value));
         cells.note(&self.store.current, cell, previous);
+        self.store.begin_life(&mut cells, cell);
     }
 
     /// Changes the value of a subkey in place; where there was none, `V::default()` is changed.
@@ -83,14 +96,43 @@ where
         Q: Serialize + ?Sized,
         V: Default,
     {
+        self.alter(subkey, |value| change(value.get_or_insert_with(V::default)))
+    }
+
+    /// Changes the value of a subkey, or that there is none.
+    pub(crate) fn alter<Q, R>(&mut self, subkey: &Q, change: impl FnOnce(&mut Option<V>) -> R) -> R
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
         let mut cells = self.store.cells.borrow_mut();
         let cell = self.store.with_subkey(subkey, |subkey| cells.open(&self.store.current, subkey));
-        let previous = cells.cells[cell].value.clone();
-        if previous.is_none() {
-            cells.replace(cell, Some(V::default()));
-        }
+        let previous = match self.store.has_ended(&cells, cell) {
+            true => cells.replace(cell, None),
+            false => cells.cells[cell].value.clone(),
+        };
+        let was_there = cells.cells[cell].value.is_some();
         cells.note(&self.store.current, cell, previous);
-        change(cells.cells[cell].value.get_or_insert_with(V::default))
+        self.store.begin_life(&mut cells, cell);
+        let result = change(&mut cells.cells[cell].value);
+        cells.changed(cell, was_there);
+        result
+    }
+
+    /// Takes the value of a subkey out.
+    pub(crate) fn take<Q>(&mut self, subkey: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Serialize + ?Sized,
+    {
+        let value = self.get(subkey).map(|value| value.clone());
+        self.remove(subkey);
+        value
+    }
+
+    /// Notes that a timer in process is one of the state's.
+    pub(crate) fn claim_timer(&self) {
+        self.store.current.claim_timer();
     }
 
     /// Removes the value of a subkey. Returns whether there was one.
@@ -101,7 +143,12 @@ where
     {
         let mut cells = self.store.cells.borrow_mut();
         let cell = self.store.with_subkey(subkey, |subkey| cells.locate(&self.store.current, subkey));
-        cell.is_some_and(|cell| cells.remove(&self.store.current, cell))
+        cell.is_some_and(|cell| {
+            let is_live = self.store.is_live(&cells, cell, false);
+            cells.remove(&self.store.current, cell);
+            self.store.end_life(&mut cells);
+            is_live
+        })
     }
 
     /// Removes all entries of the key.
@@ -112,6 +159,7 @@ where
             for cell in all {
                 cells.remove(&self.store.current, cell);
             }
+            self.store.end_life(&mut cells);
         }
     }
 
@@ -119,7 +167,11 @@ where
     #[must_use]
     pub fn len(&self) -> usize {
         let cells = self.store.cells.borrow();
-        cells.group(&self.store.current).map_or(0, |group| cells.groups[group].live as usize)
+        let Some(group) = cells.group(&self.store.current).map(|group| &cells.groups[group]) else { return 0 };
+        match self.store.ttl.get() {
+            None => group.live as usize,
+            Some(_) => group.cells.values().filter(|cell| self.store.is_live(&cells, **cell, false)).count(),
+        }
     }
 
     /// Whether there are no entries.
@@ -135,7 +187,9 @@ where
             return ControlFlow::Continue(());
         };
         for (subkey, cell) in &cells.groups[group].cells {
-            if let Some(value) = &cells.cells[*cell].value {
+            if self.store.is_live(&cells, *cell, true)
+                && let Some(value) = &cells.cells[*cell].value
+            {
                 let subkey = decode(subkey).expect("invariant: a subkey is decoded when it is imported");
                 each(subkey, value)?;
             }
@@ -158,4 +212,52 @@ where
         self.for_each(|subkey, value| all.push((subkey, value.clone())));
         all
     }
+}
+
+impl<P, Q, V> MapState<(P, Q), V>
+where
+    P: Serialize + DeserializeOwned + 'static,
+    Q: Serialize + DeserializeOwned + 'static,
+    V: Serialize + DeserializeOwned + Clone + 'static,
+{
+    /// Calls for each entry whose subkey begins with a part from `first` to `last`, in order, until `each` breaks off. Their encodings
+    /// must be in order, as those of numbers from 0 up are.
+    pub(crate) fn try_for_range<B>(&self, first: &P, last: &P, mut each: impl FnMut(P, Q, &V) -> ControlFlow<B>) -> ControlFlow<B> {
+        let cells = self.store.cells.borrow();
+        let Some(group) = cells.group(&self.store.current) else {
+            return ControlFlow::Continue(());
+        };
+        let (first, last) = (beginning(first), beginning(last));
+        for (subkey, cell) in cells.groups[group].cells.range::<[u8], _>((Bound::Included(&first[..]), Bound::Unbounded)) {
+            if **subkey > last[..] && !subkey.starts_with(&last) {
+                break;
+            }
+            if let Some(value) = &cells.cells[*cell].value {
+                let (part, rest) = decode(subkey).expect("invariant: a subkey is decoded when it is imported");
+                each(part, rest, value)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Removes the entries whose subkey begins with a part from `first` to `last`.
+    pub(crate) fn remove_range(&mut self, first: &P, last: &P) {
+        let mut cells = self.store.cells.borrow_mut();
+        let Some(group) = cells.group(&self.store.current) else { return };
+        let (first, last) = (beginning(first), beginning(last));
+        let range = cells.groups[group].cells.range::<[u8], _>((Bound::Included(&first[..]), Bound::Unbounded));
+        let found: Vec<u32> =
+            range.take_while(|(subkey, _)| ***subkey <= last[..] || subkey.starts_with(&last)).map(|(_, cell)| *cell).collect();
+        for cell in found {
+            cells.remove(&self.store.current, cell);
+        }
+    }
+}
+
+/// How a pair is encoded that begins with this.
+fn beginning<P: Serialize>(part: &P) -> Vec<u8> {
+    const PAIR: u8 = 0x92;
+    let mut bytes = vec![PAIR];
+    encode_into(&mut bytes, part).expect("the subkey of a MapState can be serialised");
+    bytes
 }

@@ -11,11 +11,13 @@ use super::Store;
 use super::arena::Arena;
 use super::chunk::{Chunk, Cursor};
 use super::codec::{Reader, Shown, decode, encode_into};
-use super::current::{Current, Key, hash};
+use super::current::{Current, Key, OwnTimer, hash};
 use super::index::KeyIndex;
+use super::ttl::{TimeToLive, Times, UNARMED, UNKNOWN, UNWRITTEN, lifetime_tag};
 use crate::bindings::{Entries, Scope};
 use crate::output::end;
 use crate::record::entry;
+use crate::timer::Clock;
 
 /// Not in the list of changes.
 const CLEAN: u32 = u32::MAX;
@@ -54,6 +56,8 @@ struct Undo<V> {
     cell: u32,
     previous: Option<V>,
     was_dirty: bool,
+    /// When it was written, if that was changed.
+    written: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -72,6 +76,23 @@ pub(super) struct Cells<V> {
     dead: Vec<u32>,
     /// The group that a step found, so that it looks once: (step, group).
     found: Cell<(u64, u32)>,
+    /// When the entries were written.
+    written: Times,
+    /// When the timers of the groups' lives fire.
+    armed: Times,
+    /// What that was before the step.
+    undo_armed: Option<(u32, i64)>,
+    /// Imported entries whose life is still to begin.
+    unwritten: Vec<u32>,
+}
+
+/// Who shares the entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Each key has its own.
+    Map,
+    /// They are the same in all subtasks, and of no key.
+    Broadcast,
 }
 
 pub(crate) struct MapStore<V> {
@@ -81,10 +102,15 @@ pub(crate) struct MapStore<V> {
     check_subkey: fn(&[u8]) -> Result<(), String>,
     pub(super) cells: RefCell<Cells<V>>,
     subkey: RefCell<Vec<u8>>,
+    kind: Kind,
+    pub(super) ttl: Cell<Option<TimeToLive>>,
+    tag: u32,
+    /// The entries that the step read, if that lets them live longer.
+    read: RefCell<Vec<u32>>,
 }
 
 impl<V> MapStore<V> {
-    pub(crate) fn new<K: DeserializeOwned>(current: Rc<Current>, reader: Reader<V>) -> Self {
+    pub(crate) fn new<K: DeserializeOwned>(current: Rc<Current>, reader: Reader<V>, kind: Kind) -> Self {
         let cells = Cells {
             index: KeyIndex::default(),
             groups: Arena::default(),
@@ -96,9 +122,61 @@ impl<V> MapStore<V> {
             undo_step: 0,
             dead: Vec::new(),
             found: Cell::new((0, 0)),
+            written: Times::new(UNWRITTEN),
+            armed: Times::new(UNARMED),
+            undo_armed: None,
+            unwritten: Vec::new(),
         };
         let check_subkey = |bytes: &[u8]| decode::<K>(bytes).map(|_| ());
-        Self { current, reader, check_subkey, cells: RefCell::new(cells), subkey: RefCell::default() }
+        let tag = lifetime_tag(&reader.name);
+        let (cells, ttl) = (RefCell::new(cells), Cell::new(None));
+        Self { current, reader, check_subkey, cells, subkey: RefCell::default(), kind, ttl, tag, read: RefCell::default() }
+    }
+
+    /// Whether an entry is there and its life is not over. If it is there and reading lengthens its life, it is noted for that.
+    pub(super) fn is_live(&self, cells: &Cells<V>, cell: u32, is_read: bool) -> bool {
+        let Some(ttl) = self.ttl.get() else { return cells.cells[cell].value.is_some() };
+        let is_live = cells.cells[cell].value.is_some() && !ttl.is_over(cells.written.get(cell), &self.current);
+        if is_live && is_read && ttl.is_refreshed_on_read() {
+            self.read.borrow_mut().push(cell);
+        }
+        is_live
+    }
+
+    /// Whether the life of an entry that is there is over.
+    pub(super) fn has_ended(&self, cells: &Cells<V>, cell: u32) -> bool {
+        self.ttl.get().is_some_and(|ttl| ttl.is_over(cells.written.get(cell), &self.current))
+    }
+
+    /// Begins the life of an entry that was written.
+    pub(super) fn begin_life(&self, cells: &mut Cells<V>, cell: u32) {
+        let Some(ttl) = self.ttl.get() else { return };
+        let now = self.current.written_at(ttl.clock());
+        let written = cells.written.set(cell, now);
+        if let Some(undo) = cells.undo.last_mut() {
+            undo.written = Some(written);
+        }
+        let group = cells.cells[cell].group;
+        if cells.armed.get(group) == UNARMED {
+            self.arm(cells, group, ttl, ttl.end_of(now));
+        }
+    }
+
+    fn arm(&self, cells: &mut Cells<V>, group: u32, ttl: TimeToLive, time: i64) {
+        let before = cells.armed.set(group, time);
+        cells.undo_armed.get_or_insert((group, before));
+        self.current.change_timer(ttl.timer(time, self.tag));
+    }
+
+    /// Takes the timer of a key back of which nothing is left.
+    pub(super) fn end_life(&self, cells: &mut Cells<V>) {
+        let Some((ttl, group)) = self.ttl.get().zip(cells.group(&self.current)) else { return };
+        let armed = cells.armed.get(group);
+        if cells.groups[group].live == 0 && armed > UNKNOWN {
+            cells.armed.set(group, UNARMED);
+            cells.undo_armed.get_or_insert((group, armed));
+            self.current.change_timer(OwnTimer { is_deleted: true, ..ttl.timer(armed, self.tag) });
+        }
     }
 
     pub(super) fn with_subkey<Q: Serialize + ?Sized, R>(&self, subkey: &Q, call: impl FnOnce(&[u8]) -> R) -> R {
@@ -161,6 +239,7 @@ impl<V> Cells<V> {
         let cell = match self.free_cells.pop() {
             Some(cell) => {
                 self.cells[cell] = new;
+                self.written.reset(cell);
                 cell
             }
             None => {
@@ -177,6 +256,7 @@ impl<V> Cells<V> {
         let group = match self.free_groups.pop() {
             Some(group) => {
                 self.groups[group] = new;
+                self.armed.reset(group);
                 group
             }
             None => {
@@ -198,6 +278,14 @@ impl<V> Cells<V> {
         previous
     }
 
+    /// Counts an entry whose value was changed in place.
+    pub(super) fn changed(&mut self, cell: u32, was_there: bool) {
+        let each = &self.cells[cell];
+        let live = &mut self.groups[each.group].live;
+        *live = *live + u32::from(each.value.is_some()) - u32::from(was_there);
+        self.bury(cell);
+    }
+
     pub(super) fn remove(&mut self, current: &Current, cell: u32) -> bool {
         let previous = self.replace(cell, None);
         if previous.is_none() {
@@ -213,6 +301,7 @@ impl<V> Cells<V> {
         if self.undo_step != current.step() {
             self.undo_step = current.step();
             self.undo.clear();
+            self.undo_armed = None;
             self.sweep(cell);
         }
         let next = end(self.dirty.len());
@@ -223,7 +312,18 @@ impl<V> Cells<V> {
             self.groups[each.group].dirty += 1;
             self.dirty.push(cell);
         }
-        self.undo.push(Undo { cell, previous, was_dirty });
+        self.undo.push(Undo { cell, previous, was_dirty, written: None });
+    }
+
+    /// Puts an entry on the list of changes that no step changed.
+    fn mark(&mut self, cell: u32) {
+        let next = end(self.dirty.len());
+        let each = &mut self.cells[cell];
+        if each.dirty == CLEAN {
+            each.dirty = next;
+            self.groups[each.group].dirty += 1;
+            self.dirty.push(cell);
+        }
     }
 
     /// Frees the entries that earlier steps left dead, except one that is being written.
@@ -270,6 +370,16 @@ impl<V> Cells<V> {
         }
     }
 
+    /// Gives an imported entry its life: what is left of it, or a new one if it had none.
+    fn restore_life(&mut self, group: u32, cell: u32, stamp: Option<i64>) {
+        self.written.set(cell, stamp.unwrap_or(UNWRITTEN));
+        match stamp {
+            Some(_) if self.armed.get(group) == UNARMED => drop(self.armed.set(group, UNKNOWN)),
+            Some(_) => {}
+            None => self.unwritten.push(cell),
+        }
+    }
+
     /// Frees all entries of a group, whose changes are exported.
     fn release_group(&mut self, group: u32) {
         let all: Vec<u32> = self.groups[group].cells.values().copied().collect();
@@ -282,8 +392,14 @@ impl<V> Cells<V> {
         if self.undo_step != step {
             return;
         }
-        while let Some(Undo { cell, previous, was_dirty }) = self.undo.pop() {
+        if let Some((group, armed)) = self.undo_armed.take() {
+            self.armed.set(group, armed);
+        }
+        while let Some(Undo { cell, previous, was_dirty, written }) = self.undo.pop() {
             self.replace(cell, previous);
+            if let Some(written) = written {
+                self.written.set(cell, written);
+            }
             if !was_dirty {
                 self.unmark(cell);
                 let each = &self.cells[cell];
@@ -307,34 +423,41 @@ impl<V> Cells<V> {
 }
 
 impl<V: Serialize> Cells<V> {
-    fn export_all(&self, state: &str, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
+    /// What an export puts in front of a value.
+    fn stamp(&self, cell: u32, has_life: bool) -> Option<i64> {
+        if has_life { Some(self.written.get(cell)).filter(|written| *written != UNWRITTEN) } else { None }
+    }
+
+    fn export_all(&self, state: &str, has_life: bool, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
         while let Some(cell) = self.cells.get(cursor.position) {
             if let Some(value) = &cell.value {
                 if chunk.is_full() {
                     return Ok(false);
                 }
-                chunk.put(state, &self.groups[cell.group].key, Some(&cell.subkey), value)?;
+                let stamp = self.stamp(end(cursor.position), has_life);
+                chunk.put(state, &self.groups[cell.group].key, Some(&cell.subkey), value, stamp)?;
             }
             cursor.position += 1;
         }
         Ok(true)
     }
 
-    fn export_changed(&mut self, state: &str, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
+    fn export_changed(&mut self, state: &str, has_life: bool, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
         while let Some(&cell) = self.dirty.get(cursor.position) {
             if chunk.is_full() {
                 return Ok(false);
             }
             cursor.position += 1;
             if self.cells[cell].dirty != CLEAN {
-                self.export_cell(state, cell, chunk)?;
+                self.export_cell(state, has_life, cell, chunk)?;
             }
         }
         self.dirty.clear();
         Ok(true)
     }
 
-    fn export_cell(&mut self, state: &str, cell: u32, chunk: &mut Chunk) -> Result<(), String> {
+    fn export_cell(&mut self, state: &str, has_life: bool, cell: u32, chunk: &mut Chunk) -> Result<(), String> {
+        let stamp = self.stamp(cell, has_life);
         let each = &mut self.cells[cell];
         let group = &mut self.groups[each.group];
         if group.live == 0 {
@@ -354,7 +477,7 @@ impl<V: Serialize> Cells<V> {
         group.dirty -= 1;
         match &each.value {
             Some(value) => {
-                chunk.put(state, &group.key, Some(&each.subkey), value)?;
+                chunk.put(state, &group.key, Some(&each.subkey), value, stamp)?;
                 each.known = true;
             }
             None => {
@@ -378,17 +501,22 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
     }
 
     fn kind(&self) -> &'static str {
-        "map"
+        match self.kind {
+            Kind::Map => "map",
+            Kind::Broadcast => "broadcast",
+        }
     }
 
     fn roll_back(&self) {
         self.cells.borrow_mut().roll_back(self.current.step());
+        self.read.borrow_mut().clear();
     }
 
     fn export(&self, scope: Scope, cursor: &mut Cursor, chunk: &mut Chunk) -> Result<bool, String> {
+        let has_life = self.ttl.get().is_some();
         match scope {
-            Scope::All => self.cells.borrow().export_all(&self.reader.name, cursor, chunk),
-            Scope::Changed => self.cells.borrow_mut().export_changed(&self.reader.name, cursor, chunk),
+            Scope::All => self.cells.borrow().export_all(&self.reader.name, has_life, cursor, chunk),
+            Scope::Changed => self.cells.borrow_mut().export_changed(&self.reader.name, has_life, cursor, chunk),
         }
     }
 
@@ -402,6 +530,9 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
         for row in 0..entries.keys.ends.len() {
             let key = entry(&entries.keys, row);
             let subkey = entry(&entries.subkeys, row);
+            if self.kind == Kind::Broadcast && !key.is_empty() {
+                return Err(format!("state `{name}`, key {}: broadcast state has no keys, and there is one", Shown(key)));
+            }
             let found = cells.find_group(hash(key), key);
             if found.is_some_and(|group| cells.groups[group].dirty > 0) {
                 return Err(format!("state `{name}`, key {}: it has changes that importing would undo", Shown(key)));
@@ -420,21 +551,91 @@ impl<V: Serialize + DeserializeOwned + Clone + 'static> Store for MapStore<V> {
             }
             (self.check_subkey)(subkey)
                 .map_err(|reason| format!("state `{name}`, key {}: the subkey {} cannot be read: {reason}", Shown(key), Shown(subkey)))?;
-            let value = self.reader.read(entries.version, key, entry(&entries.values, row))?;
+            let (value, stamp) = self.reader.read(entries.version, key, entry(&entries.values, row))?;
             let group = found.unwrap_or_else(|| cells.add_group(hash(key), key));
             let cell = cells.open_in(group, subkey);
             cells.replace(cell, Some(value));
             cells.cells[cell].known = true;
+            if self.ttl.get().is_some() {
+                cells.restore_life(group, cell, stamp);
+            }
         }
         Ok(())
     }
 
     fn has_changes(&self, key: &[u8]) -> bool {
+        if self.kind == Kind::Broadcast {
+            return false;
+        }
         let cells = self.cells.borrow();
         cells.find_group(hash(key), key).is_some_and(|group| cells.groups[group].dirty > 0)
     }
 
+    fn lifetime(&self) -> Option<u32> {
+        self.ttl.get().map(|_| self.tag)
+    }
+
+    fn settle(&self) {
+        let Some(ttl) = self.ttl.get() else { return };
+        let mut read = self.read.borrow_mut();
+        if read.is_empty() {
+            return;
+        }
+        let mut cells = self.cells.borrow_mut();
+        let now = self.current.written_at(ttl.clock());
+        for cell in read.drain(..) {
+            if cells.cells[cell].value.is_some() && cells.written.get(cell) < now {
+                cells.written.set(cell, now);
+                cells.mark(cell);
+            }
+        }
+    }
+
+    fn expire(&self, time: i64) {
+        let mut cells = self.cells.borrow_mut();
+        let Some((ttl, group)) = self.ttl.get().zip(cells.group(&self.current)) else { return };
+        if cells.armed.get(group) > time {
+            return;
+        }
+        let all: Vec<u32> = cells.groups[group].cells.values().copied().collect();
+        let (over, left): (Vec<u32>, Vec<u32>) = all.into_iter().partition(|cell| ttl.is_over(cells.written.get(*cell), &self.current));
+        let left = left.into_iter().filter(|cell| cells.cells[*cell].value.is_some());
+        let first = left.map(|cell| ttl.end_of(cells.written.get(cell))).min();
+        cells.armed.set(group, UNARMED);
+        for cell in over {
+            cells.remove(&self.current, cell);
+        }
+        if let Some(first) = first {
+            self.arm(&mut cells, group, ttl, ttl.next_look(first, &self.current));
+        }
+    }
+
+    fn begin_lives(&self, arm: &mut dyn FnMut(&[u8], OwnTimer)) {
+        let Some(ttl) = self.ttl.get() else { return };
+        let mut cells = self.cells.borrow_mut();
+        let now = self.current.now(ttl.clock());
+        // Without a watermark there is no time to begin at.
+        if cells.unwritten.is_empty() || (ttl.clock() == Clock::Event && now == i64::MIN) {
+            return;
+        }
+        for cell in std::mem::take(&mut cells.unwritten) {
+            let group = cells.cells[cell].group;
+            if cells.cells[cell].value.is_none() || cells.written.get(cell) != UNWRITTEN {
+                continue;
+            }
+            cells.written.set(cell, now);
+            cells.mark(cell);
+            if cells.armed.get(group) == UNARMED {
+                cells.armed.set(group, ttl.end_of(now));
+                arm(&cells.groups[group].key, ttl.timer(ttl.end_of(now), self.tag));
+            }
+        }
+    }
+
     fn evict(&self, key: &[u8]) {
+        if self.kind == Kind::Broadcast {
+            return;
+        }
         let mut cells = self.cells.borrow_mut();
         if let Some(group) = cells.find_group(hash(key), key) {
             cells.release_group(group);

@@ -6,6 +6,7 @@
 //! `waterwheel savepoint read` can read it, and a struct may gain fields (with `#[serde(default)]`) without a new version.
 
 mod arena;
+mod broadcast;
 mod chunk;
 mod codec;
 mod current;
@@ -16,17 +17,25 @@ mod map_store;
 mod registry;
 #[cfg(test)]
 mod tests;
+mod ttl;
 mod value;
 mod value_store;
 
+pub use broadcast::BroadcastState;
 pub use codec::{decode, encode};
 pub use declare::Declare;
 pub use map::MapState;
+pub use ttl::TimeToLive;
+
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use codec::split_stamp;
 pub use value::KeyedState;
 
 pub(crate) use registry::Registry;
+pub(crate) use ttl::{is_lifetime, window_tag};
 
 use chunk::{Chunk, Cursor};
+use current::OwnTimer;
 
 use crate::bindings::{Entries, Scope};
 
@@ -34,7 +43,7 @@ use crate::bindings::{Entries, Scope};
 pub(crate) trait Store {
     fn name(&self) -> &str;
     fn version(&self) -> u32;
-    /// As in the plugin's description: "value" or "map".
+    /// As in the plugin's description: "value", "map" or "broadcast".
     fn kind(&self) -> &'static str;
     /// Takes back what the record in process wrote.
     fn roll_back(&self);
@@ -44,4 +53,12 @@ pub(crate) trait Store {
     /// Whether the key has changes that were not exported.
     fn has_changes(&self, key: &[u8]) -> bool;
     fn evict(&self, key: &[u8]);
+    /// The tag of its timers, if it has a time to live.
+    fn lifetime(&self) -> Option<u32>;
+    /// Lengthens the life of what a step read that did not fail.
+    fn settle(&self);
+    /// The timer of the key in process has fired: removes what is expired, or sets it anew.
+    fn expire(&self, time: i64);
+    /// Begins the life of what was imported without one, and sets timers for it.
+    fn begin_lives(&self, arm: &mut dyn FnMut(&[u8], OwnTimer));
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::codec::Reader;
 use super::current::Current;
-use super::map_store::MapStore;
+use super::map_store::{Kind, MapStore};
 use super::value_store::ValueStore;
 use super::{KeyedState, MapState, Store};
 use crate::output::{empty_column, push_entry};
@@ -46,7 +46,7 @@ fn values_that_come_and_go_are_freed() {
 #[test]
 fn map_entries_that_come_and_go_are_freed() {
     let current = Rc::new(Current::default());
-    let store = Rc::new(MapStore::<u64>::new::<u32>(Rc::clone(&current), reader()));
+    let store = Rc::new(MapStore::<u64>::new::<u32>(Rc::clone(&current), reader(), Kind::Map));
     let mut state = MapState::<u32, u64>::new(Rc::clone(&store));
     for_keys(&current, &*store, 1000, || {
         for subkey in 0..5 {

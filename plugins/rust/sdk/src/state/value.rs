@@ -7,6 +7,7 @@ use std::rc::Rc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::ttl::TimeToLive;
 use super::value_store::ValueStore;
 
 /// The state of one key: a value of type `T`, or nothing.
@@ -31,6 +32,15 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
         Self { store }
     }
 
+    /// The same state, in which a value lives so long: what is expired is as if it were not there, and is taken away by a timer. To be called
+    /// in `declare`, or in `open` with what the configuration says. The time of the last write is in snapshots. A state may get a time to live
+    /// later: what is restored without one begins to live then.
+    #[must_use]
+    pub fn time_to_live(self, ttl: impl Into<TimeToLive>) -> Self {
+        self.store.ttl.set(Some(ttl.into()));
+        self
+    }
+
     /// The value, if there is one.
     ///
     /// # Panics
@@ -40,6 +50,11 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
     pub fn get(&self) -> Option<Ref<'_, T>> {
         let slots = self.store.slots.borrow();
         let slot = slots.locate(&self.store.current)?;
+        if let Some(ttl) = self.store.ttl.get()
+            && self.store.is_over(&slots, slot, ttl, true)
+        {
+            return None;
+        }
         Ref::filter_map(slots, |slots| slots.slots[slot].value.as_ref()).ok()
     }
 
@@ -56,6 +71,9 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
         let slot = slots.open(&self.store.current);
         let previous = slots.slots[slot].value.replace(value);
         slots.note(&self.store.current, slot, previous);
+        if let Some(ttl) = self.store.ttl.get() {
+            self.store.begin_life(&mut slots, slot, ttl);
+        }
     }
 
     /// Changes the value in place; where there was none, `T::default()` is changed.
@@ -68,6 +86,12 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
         let slot = slots.open(&self.store.current);
         let previous = slots.slots[slot].value.clone();
         slots.note(&self.store.current, slot, previous);
+        if let Some(ttl) = self.store.ttl.get() {
+            if self.store.is_over(&slots, slot, ttl, false) {
+                slots.slots[slot].value = None;
+            }
+            self.store.begin_life(&mut slots, slot, ttl);
+        }
         change(slots.slots[slot].value.get_or_insert_with(T::default))
     }
 
@@ -78,6 +102,9 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> KeyedState<T> {
             && let previous @ Some(_) = slots.slots[slot].value.take()
         {
             slots.note(&self.store.current, slot, previous);
+            if let Some(ttl) = self.store.ttl.get() {
+                self.store.end_life(&mut slots, slot, ttl);
+            }
             slots.bury(slot);
         }
     }

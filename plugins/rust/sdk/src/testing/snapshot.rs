@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::bindings::Entries;
 use crate::output::{empty_column, push_entry};
 use crate::record::entry;
-use crate::state::{decode, encode};
+use crate::state::{decode, encode, split_stamp};
 
 /// A timer as the host keeps it: ordered by clock and time, in which order timers fire.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ pub struct StateEntry {
     pub key: Vec<u8>,
     /// The encoded subkey; `None` where the state has one value a key.
     pub subkey: Option<Vec<u8>>,
-    /// The encoded value; `None`: the entry is gone.
+    /// The encoded value, in a state with a time to live behind ten bytes with the time of its last write; `None`: the entry is gone.
     pub value: Option<Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ impl Snapshot {
     #[track_caller]
     pub fn value<T: DeserializeOwned>(&self, state: &str, key: impl AsRef<[u8]>) -> Option<T> {
         let last = self.entries().into_iter().rev().find(|each| each.state == state && each.key == key.as_ref());
-        last?.value.map(|value| decode(&value).expect("the value can be read as this type"))
+        last?.value.map(|value| decode(split_stamp(&value).1).expect("the value can be read as this type"))
     }
 
     /// Adds a value to a state that has one value a key.
