@@ -16,6 +16,7 @@ mod orders;
 mod plugins;
 mod points;
 mod process;
+mod ready_made;
 mod rescale;
 mod savepoints;
 mod stops;

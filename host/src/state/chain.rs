@@ -52,7 +52,16 @@ struct File {
 
 impl Visible {
     pub(super) fn new(chains: Vec<Vec<(String, Bytes)>>, groups: Range<u16>, max_parallelism: u16) -> Self {
-        Self { chains: chains.into(), groups, max_parallelism, current: None, hidden: HashMap::new(), broadcast: HashSet::new(), is_later_chain: false, has_read: false }
+        Self {
+            chains: chains.into(),
+            groups,
+            max_parallelism,
+            current: None,
+            hidden: HashMap::new(),
+            broadcast: HashSet::new(),
+            is_later_chain: false,
+            has_read: false,
+        }
     }
 
     /// The same, with the names of the states that are the same in all chains.

@@ -3,12 +3,10 @@
 //! Configuration: `amount`, a JSON pointer to the number to sum up, `/amount` unless it is given. Sums are exact, also of decimal numbers, up
 //! to 38 digits; a record whose amount is missing or no such number fails.
 
-mod decimal;
-
 use std::io::Write;
 
-use decimal::Decimal;
 use serde::{Deserialize, Serialize};
+use waterwheel_plugin::decimal::Decimal;
 use waterwheel_plugin::json::Pointer;
 use waterwheel_plugin::{Declare, Emit, Environment, Failure, KeyedOutput, KeyedPlugin, KeyedState, Record, export_keyed, fail};
 

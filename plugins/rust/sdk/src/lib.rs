@@ -68,10 +68,11 @@
 //!
 //! # Modules
 //!
-//! [`testing`] has the harness for tests, [`json`] finds places in JSON values, [`log`] writes to the job's log; all else is at the top.
+//! [`testing`] has the harness for tests, [`json`] finds places in JSON values, [`decimal`] adds numbers exactly, [`log`] writes to the job's log; all else is at the top.
 
 #[doc(hidden)]
 pub mod bindings;
+pub mod decimal;
 mod emit;
 mod export;
 mod failure;

@@ -337,3 +337,22 @@ fn another_window_size_after_a_restore_leaves_nothing_behind() {
     assert_eq!(restored.snapshot(Scope::All).unwrap().entries(), []);
     assert_eq!(Window { start: 0, end: 60 }.max_timestamp(), 59);
 }
+
+#[test]
+fn a_window_that_has_fired_fires_again_when_the_watermark_has_gone_back() {
+    for config in [r#"{"size": 10, "lateness": 50}"#, r#"{"size": 10, "lateness": 50, "session": true}"#] {
+        let mut plugin = KeyedHarness::<Lists>::open(config).unwrap();
+        plugin.process(0, &[Input::value("1").key("a").timestamp(0)]).unwrap();
+        plugin.advance_watermark(9).unwrap();
+        assert_eq!(plugin.take_output()[0].text(), "0 10 [1]");
+        // State alone, without the clocks.
+        let mut restored = KeyedHarness::<Lists>::open(config).unwrap();
+        restored.import(&plugin.snapshot(Scope::All).unwrap()).unwrap();
+        restored.process(0, &[Input::value("2").key("a").timestamp(0)]).unwrap();
+        assert_eq!(restored.take_output(), []);
+        restored.advance_watermark(9).unwrap();
+        assert_eq!(restored.take_output()[0].text(), "0 10 [1, 2]");
+        restored.finish().unwrap();
+        assert_eq!(restored.snapshot(Scope::All).unwrap().entries(), []);
+    }
+}

@@ -1,6 +1,8 @@
 //! Counts the records of each key in windows of event time that follow one another, by hand: a map of windows and an event-time timer at the last
 //! millisecond of each. When the watermark has passed it the count is emitted as JSON, `{"key":…,"start":…,"count":…}`, and forgotten.
 //!
+//! The SDK's `Windows` do this, and more, by themselves; the plugin `window-aggregate` does it without code.
+//!
 //! A record that comes after its window was emitted begins it anew, and is emitted at once: `late-records: drop` leaves it out.
 
 use serde::Deserialize;

@@ -220,6 +220,19 @@ where
     Q: Serialize + DeserializeOwned + 'static,
     V: Serialize + DeserializeOwned + Clone + 'static,
 {
+    /// Calls for each entry whose subkey begins with this, in order, with what is left of the subkey.
+    pub fn for_each_of(&self, first: &P, mut each: impl FnMut(Q, &V)) {
+        let _ = self.try_for_range(first, first, |_, rest, value| {
+            each(rest, value);
+            ControlFlow::<()>::Continue(())
+        });
+    }
+
+    /// Removes all entries whose subkey begins with this.
+    pub fn remove_all_of(&mut self, first: &P) {
+        self.remove_range(first, first);
+    }
+
     /// Calls for each entry whose subkey begins with a part from `first` to `last`, in order, until `each` breaks off. Their encodings
     /// must be in order, as those of numbers from 0 up are.
     pub(crate) fn try_for_range<B>(&self, first: &P, last: &P, mut each: impl FnMut(P, Q, &V) -> ControlFlow<B>) -> ControlFlow<B> {
@@ -232,7 +245,9 @@ where
             if **subkey > last[..] && !subkey.starts_with(&last) {
                 break;
             }
-            if let Some(value) = &cells.cells[*cell].value {
+            if self.store.is_live(&cells, *cell, true)
+                && let Some(value) = &cells.cells[*cell].value
+            {
                 let (part, rest) = decode(subkey).expect("invariant: a subkey is decoded when it is imported");
                 each(part, rest, value)?;
             }
@@ -251,6 +266,7 @@ where
         for cell in found {
             cells.remove(&self.store.current, cell);
         }
+        self.store.end_life(&mut cells);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Windows that keep all of their records.
 
 use std::fmt;
-use std::ops::ControlFlow;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -37,10 +36,7 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> AllRecords<T> {
 
     fn records(&self, contents: Contents) -> Vec<T> {
         let mut records = Vec::new();
-        let _ = self.records.try_for_range(&contents.id, &contents.id, |_, _, record| {
-            records.push(record.clone());
-            ControlFlow::<()>::Continue(())
-        });
+        self.records.for_each_of(&contents.id, |_, record| records.push(record.clone()));
         records
     }
 }
@@ -76,6 +72,6 @@ impl<T: Serialize + DeserializeOwned + Clone + 'static> Aggregate for AllRecords
     }
 
     fn clear(&mut self, contents: Contents) {
-        self.records.remove_range(&contents.id, &contents.id);
+        self.records.remove_all_of(&contents.id);
     }
 }

@@ -90,7 +90,7 @@ impl<L, R> fmt::Debug for IntervalJoin<L, R> {
 }
 
 /// What a join emits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Pair<'a, L, R> {
     /// The key.
     pub key: &'a [u8],
@@ -99,6 +99,15 @@ pub struct Pair<'a, L, R> {
     /// The right record and its event time; none in an outer join where there was none.
     pub right: Option<(&'a R, i64)>,
 }
+
+// Without asking the same of the records.
+impl<L, R> Clone for Pair<'_, L, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L, R> Copy for Pair<'_, L, R> {}
 
 impl<L, R> IntervalJoin<L, R>
 where

@@ -31,6 +31,15 @@ pub(crate) struct Held<T> {
     /// When the timer of a session fires: not later than the session has to, so that it need not be moved at each record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timer: Option<i64>,
+    /// Whether a window that is no session has fired and stays for late records.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    fired: bool,
+}
+
+impl<T> Held<T> {
+    fn of(value: T) -> Self {
+        Self { value, timer: None, fired: false }
+    }
 }
 
 impl<A: Aggregate> WindowState<A> {
@@ -161,13 +170,15 @@ impl<A: Aggregate> Windows<A> {
             }
             arrival = Arrival::InTime;
             let aggregate = &mut self.aggregate;
-            let is_new = self.panes.alter(&(window.start, window.end), |held| {
-                let is_new = held.is_none();
-                let held = held.get_or_insert_with(|| Held { value: aggregate.create(window), timer: None });
-                aggregate.add(&mut held.value, input).map(|()| is_new)
-            })?;
             let has_fired = window.max_timestamp() <= watermark;
-            if is_new {
+            let needs_timer = self.panes.alter(&(window.start, window.end), |held| {
+                let is_new = held.is_none();
+                let held = held.get_or_insert_with(|| Held::of(aggregate.create(window)));
+                // With another parallelism the watermark may have gone back behind a window that has fired.
+                let fires_again = !has_fired && std::mem::take(&mut held.fired);
+                aggregate.add(&mut held.value, input).map(|()| is_new || fires_again)
+            })?;
+            if needs_timer {
                 out.set_own_timer(if has_fired { self.end_of(window) } else { window.max_timestamp() }, self.tag);
             }
             if has_fired {
@@ -196,12 +207,20 @@ impl<A: Aggregate> Windows<A> {
         if found.is_empty() && self.end_of(own) <= watermark {
             return Ok(Arrival::Late);
         }
+        let next = if merged.max_timestamp() > watermark { merged.max_timestamp() } else { self.end_of(merged) };
         if found == [merged] {
             let aggregate = &mut self.aggregate;
-            self.panes.alter(&(merged.start, merged.end), |held| match held {
-                Some(held) => aggregate.add(&mut held.value, input),
-                None => Ok(()),
+            let needs_timer = self.panes.alter(&(merged.start, merged.end), |held| {
+                let Some(held) = held else { return Ok(false) };
+                let needs_timer = held.timer.is_none_or(|timer| timer > next);
+                if needs_timer {
+                    held.timer = Some(next);
+                }
+                aggregate.add(&mut held.value, input).map(|()| needs_timer)
             })?;
+            if needs_timer {
+                out.set_own_timer(next, self.tag);
+            }
         } else {
             let mut held: Option<Held<A::Accumulator>> = None;
             found.sort_unstable();
@@ -214,9 +233,8 @@ impl<A: Aggregate> Windows<A> {
                     }
                 }
             }
-            let mut held = held.unwrap_or_else(|| Held { value: self.aggregate.create(own), timer: None });
+            let mut held = held.unwrap_or_else(|| Held::of(self.aggregate.create(own)));
             self.aggregate.add(&mut held.value, input)?;
-            let next = if merged.max_timestamp() > watermark { merged.max_timestamp() } else { self.end_of(merged) };
             if held.timer.is_none_or(|timer| timer > next) {
                 held.timer = Some(next);
                 out.set_own_timer(next, self.tag);
@@ -306,8 +324,10 @@ impl<A: Aggregate> Windows<A> {
         if fires || waits {
             out.set_own_timer(next, self.tag);
         }
-        if waits {
-            self.panes.alter(&place, |held| held.iter_mut().for_each(|held| held.timer = Some(next)));
+        if fires || waits {
+            self.panes.alter(&place, |held| {
+                held.iter_mut().for_each(|held| (held.timer, held.fired) = if waits { (Some(next), false) } else { (None, true) });
+            });
         }
         Ok(())
     }

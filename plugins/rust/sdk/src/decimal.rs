@@ -1,5 +1,6 @@
 //! Decimal numbers that are added exactly: an integer and a number of decimal places, never a binary fraction.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,22 +9,37 @@ use serde::ser::{Serialize, Serializer};
 
 /// More decimal places than this are refused: sums need the digits in front as well.
 const MOST_PLACES: i32 = 30;
+/// The decimal places of a quotient.
+pub const QUOTIENT_PLACES: u32 = 12;
 /// The longest text: 39 digits, a sign, a point.
 const LONGEST: usize = 41;
 /// So many digits fit into 64 bits.
 const SMALL_DIGITS: usize = 19;
 
-/// `units` divided by ten to the power of `places`. About 38 digits in all; what does not fit is an error, never rounded.
+/// A decimal number that is added exactly: `units` divided by ten to the power of `places`. About 38 digits in all; what does not fit is an error, never rounded.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Decimal {
+pub struct Decimal {
     units: i128,
     places: u32,
 }
 
 impl Decimal {
+    /// Divided by a number of things: rounded to [`QUOTIENT_PLACES`] decimal places, halves away from zero. Nothing when it has more digits
+    /// than fit, or there are no things.
+    #[must_use]
+    pub fn checked_div(self, count: u64) -> Option<Self> {
+        let (more, fewer) = (QUOTIENT_PLACES.saturating_sub(self.places), self.places.saturating_sub(QUOTIENT_PLACES));
+        let divided = self.units.checked_mul(10_i128.checked_pow(more)?)?;
+        let divisor = i128::from(count).checked_mul(10_i128.checked_pow(fewer)?)?;
+        let (units, rest) = (divided.checked_div(divisor)?, divided.checked_rem(divisor)?);
+        let rounds = rest.unsigned_abs() >= divisor.unsigned_abs() - rest.unsigned_abs();
+        let units = if rounds { units + divided.signum() } else { units };
+        Some(Self { units, places: QUOTIENT_PLACES })
+    }
+
     /// The sum, or nothing when it has more digits than fit.
     #[must_use]
-    pub(crate) fn checked_add(self, other: Self) -> Option<Self> {
+    pub fn checked_add(self, other: Self) -> Option<Self> {
         let places = self.places.max(other.places);
         Some(Self { units: self.with_places(places)?.checked_add(other.with_places(places)?)?, places })
     }
@@ -76,9 +92,42 @@ fn take_digit(number: &mut u128) -> u8 {
     b'0' + digit
 }
 
+impl From<u32> for Decimal {
+    fn from(number: u32) -> Self {
+        Self { units: i128::from(number), places: 0 }
+    }
+}
+
+/// By value: 2.5 is 2.50.
+impl Ord for Decimal {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let parts = |decimal: &Self, places: u32| {
+            let one = 10_i128.pow(decimal.places);
+            // Less than ten to the power of the places, so it fits with as many as there may be.
+            (decimal.units / one, decimal.units % one * 10_i128.pow(places - decimal.places))
+        };
+        let places = self.places.max(other.places);
+        parts(self, places).cmp(&parts(other, places))
+    }
+}
+
+impl PartialOrd for Decimal {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Decimal {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Decimal {}
+
 /// A text is not a number that can be added exactly.
 #[derive(Debug)]
-pub(crate) struct NotADecimal(String);
+pub struct NotADecimal(String);
 
 impl fmt::Display for NotADecimal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -173,6 +222,21 @@ mod tests {
         assert_eq!(sum(&["-0", "0e5", "0.000"]), "0");
         assert_eq!(sum(&["-12345678901234567890123456789012345678", "0.0"]), "-12345678901234567890123456789012345678");
         assert_eq!(sum(&["-0.100000000000000000000000000001", "-20000000"]), "-20000000.100000000000000000000000000001");
+    }
+
+    #[test]
+    fn quotients_are_rounded_and_numbers_are_in_order() {
+        let quotient = |number: &str, count| number.parse::<Decimal>().unwrap().checked_div(count).unwrap().to_string();
+        assert_eq!(quotient("10", 4), "2.5");
+        assert_eq!(quotient("1", 3), "0.333333333333");
+        assert_eq!(quotient("-2", 3), "-0.666666666667");
+        assert_eq!(quotient("0.0000000000005", 1), "0.000000000001");
+        assert_eq!(quotient("-0.0000000000004", 1), "0");
+        assert!(Decimal::default().checked_div(0).is_none());
+        let numbers = ["-1e38", "-2.51", "-2.5", "-0.5", "0", "1e-30", "0.25", "1", "1.000000000000000000000000000001", "1e38"];
+        let numbers: Vec<Decimal> = numbers.iter().map(|number| number.parse().unwrap()).collect();
+        assert!(numbers.is_sorted_by(|left, right| left < right));
+        assert_eq!("2.50".parse::<Decimal>().unwrap(), "2.5".parse().unwrap());
     }
 
     #[test]
