@@ -13,7 +13,7 @@ TEST_FEATURES := --features waterwheel/testing,waterwheel/failpoints$(if $(TLS),
 SOAK_KILLS ?= 500
 SOAK_HISTORIES ?= 100000
 
-.PHONY: build plugins demo kafka-demo experiment experiment-original test soak lint bench docs
+.PHONY: build plugins python demo kafka-demo experiment experiment-original test soak lint bench docs
 
 # Always the whole workspace: cargo unites the features of what is built together, and other sets of packages would build wasmtime again.
 build: ## The release binary, at target/release/waterwheel.
@@ -38,14 +38,19 @@ experiment-original: $(if $(WATERWHEEL_BUILT),,build) ## The reference experimen
 		for run in 1 2 3; do GUARANTEE=$$guarantee tests/experiment.sh || exit 1; done; \
 	done
 
-test: plugins ## All tests, and the commands of the README as they stand.
+# The tests compare windows and joins with what a program in Python computes.
+python:
+	@command -v python3 >/dev/null || { [ "$$(id -u)" = 0 ] && { apt-get install -y python3 || { apt-get update && apt-get install -y python3; }; } >/dev/null; } || \
+		{ echo "the tests need Python 3: install it (apt-get install python3)" >&2; exit 1; }
+
+test: plugins python ## All tests, and the commands of the README as they stand.
 	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) $(CARGO) test --release --workspace $(TEST_FEATURES)
 	$(CARGO) build --release --workspace $(TEST_FEATURES)
 	FAST=1 GUARANTEE=timeout-refused tests/experiment.sh
 	FAST=1 GUARANTEE=timed-out tests/experiment.sh
 	WATERWHEEL_BUILT=1 tests/readme.sh
 
-soak: plugins ## The long forms of the tests.
+soak: plugins python ## The long forms of the tests.
 	WATERWHEEL_PLUGINS=$(abspath $(TARGET)/plugins) WATERWHEEL_KILLS=$(SOAK_KILLS) WATERWHEEL_HISTORIES=$(SOAK_HISTORIES) \
 		$(CARGO) test --release --workspace $(TEST_FEATURES)
 
