@@ -64,7 +64,8 @@ pub enum NoChoice {
 /// The newest checkpoint that surely counts.
 ///
 /// Without transactions that is the newest entry: a restart goes on from it, too. With them the newest one that is known to be committed,
-/// except after the job's own last checkpoint.
+/// except after the job's own last checkpoint. When that one is gone the newest was committed: a run deletes what it has committed only after it
+/// has committed a newer one, and what it puts after that says so.
 ///
 /// # Errors
 /// There is none.
@@ -82,6 +83,9 @@ pub fn newest(log: &LogView) -> Result<&Arc<Manifest>, NoChoice> {
         return Ok(newest);
     }
     let committed = newest.committed.ok_or_else(|| NoChoice::NotCommitted { job: job() })?;
+    if log.get(committed.slot).is_none() {
+        return Ok(newest);
+    }
     let there = of_slot(log, committed.slot)?;
     if there.attempt == committed.attempt { Ok(there) } else { Err(NoChoice::NotCommitted { job: job() }) }
 }
