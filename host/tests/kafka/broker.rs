@@ -149,10 +149,13 @@ impl Broker {
 
     /// Writes values to a partition in a transaction, which is committed or aborted.
     pub(crate) fn write_transaction<V: AsRef<[u8]>>(&self, topic: &str, partition: i32, values: impl IntoIterator<Item = V>, commit: bool) {
-        let producer = self.begin_transaction(&format!("{topic}-{partition}"));
+        let id = format!("{topic}-{partition}");
+        let producer = self.begin_transaction(&id);
         send(&producer, topic, partition, values);
         producer.flush(PATIENCE).unwrap();
         if commit { producer.commit_transaction(PATIENCE) } else { producer.abort_transaction(PATIENCE) }.unwrap();
+        // A broker answers before readers see the end; whoever takes the id over waits for that.
+        self.producer(&[("transactional.id", &id)]).init_transactions(PATIENCE).unwrap();
     }
 
     /// A producer of this transactional id with an open transaction.

@@ -204,14 +204,14 @@ async fn a_job_waits_for_its_broker_and_goes_on() {
     let properties = json!({"message.timeout.ms": 3000, "transaction.timeout.ms": 20_000});
     let sink = kafka(&broker, "out", "out").option("properties", properties);
     let builder = JobBuilder::new("patient").source(SourceSpec::new("in", "numbers")).sink(sink);
-    let builder = builder.checkpoint_every(Duration::from_millis(100), lab.path("checkpoints"));
+    let builder = builder.checkpoint_every(Duration::from_secs(1), lab.path("checkpoints"));
     let spec = restarting(builder, Duration::from_millis(300), 1000).build();
     let handle = lab.submit(&spec).await;
     let mut control = handle.control();
     until(&mut control, "a checkpoint", |status| completed(status) >= 2).await;
     // Between two commits: a lone broker that is killed while it tells the partitions of one does not tell them after its restart, since they have no
     // leader then, and takes the transaction for complete (seen with Kafka 4.3.1).
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     broker.command("kill");
     let status = until(&mut control, "a restart", |status| status.state == JobState::Restarting && status.restarts >= 2).await;
     let last = status.exceptions.front().map(|failure| failure.message.clone()).unwrap_or_default();
