@@ -7,6 +7,7 @@
 
 pub mod commit;
 pub mod failpoints;
+pub(crate) mod intact;
 pub mod log;
 pub mod participants;
 pub mod protocol;

@@ -77,6 +77,21 @@ enum Format {
     Json,
 }
 
+/// What a command prints when it went well.
+type Outcome = Result<String, crate::Error>;
+
+/// Runs a command that answers with a text. What is wrong is one sentence on the standard error, and exit code 1.
+fn answer(command: impl Future<Output = Outcome>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("the runtime cannot be started: {error}"), 1),
+    };
+    match runtime.block_on(command) {
+        Ok(text) => print(&text),
+        Err(error) => fail(&error.chain(), 1),
+    }
+}
+
 /// Says what went wrong, and gives the exit code.
 fn fail(message: &str, code: u8) -> ExitCode {
     say(&format!("waterwheel: {message}"));

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::intact::FileProblems;
 use super::super::log::{JobLog, LogError};
 use super::super::protocol::{Damage, LogView, Manifest};
 use super::StartError;
@@ -29,18 +30,12 @@ pub(super) async fn check_there(log: &JobLog, manifest: &Manifest) -> Result<(),
 /// The log as it is for somebody who restores an older checkpoint than the damaged ones: a manifest counts as damaged when one of its state files is.
 /// All files are read, of the newest manifests up to the first that is intact.
 pub(super) async fn with_their_damage(log: &JobLog, mut view: LogView) -> Result<LogView, StartError> {
-    let mut known: BTreeMap<String, Option<&'static str>> = BTreeMap::new();
+    let mut problems = FileProblems::new(&**log.storage());
     let newest_first: Vec<_> = view.manifests().rev().cloned().collect();
     for manifest in newest_first {
         let mut damage = None;
         for file in manifest.snapshot.files() {
-            let problem = match known.get(&file.path) {
-                Some(problem) => *problem,
-                None => {
-                    let content = log.storage().read(&file.path).await.map_err(LogError::from)?;
-                    *known.entry(file.path.clone()).or_insert(file.problem(content.as_ref()))
-                }
-            };
+            let problem = problems.of(file).await.map_err(LogError::from)?;
             damage = damage.or(problem.map(|problem| Damage::StateFile { path: file.path.clone(), problem }));
         }
         match damage {

@@ -7,7 +7,7 @@ mod verify;
 
 pub(super) use list::time;
 
-use super::{Format, fail};
+use super::{Format, Outcome};
 use crate::Error;
 use crate::checkpoint::log::JobLog;
 use crate::checkpoint::participants::System;
@@ -46,24 +46,15 @@ pub(super) struct Whose {
 
 /// Runs a command. What is wrong is one sentence on the standard error, and exit code 1.
 pub(super) fn run(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("the runtime cannot be started: {error}"), 1),
-    };
-    let done = match &arguments.command {
-        Command::List(arguments) => runtime.block_on(list::run(arguments, connectors)),
-        Command::Show(arguments) => runtime.block_on(show::run(arguments, connectors)),
-        Command::Verify(arguments) => runtime.block_on(verify::run(arguments, connectors)),
-        Command::Prune(arguments) => runtime.block_on(prune::run(arguments, connectors)),
-    };
-    match done {
-        Ok(text) => super::print(&text),
-        Err(error) => fail(&error.chain(), 1),
-    }
+    super::answer(async {
+        match &arguments.command {
+            Command::List(arguments) => list::run(arguments, connectors).await,
+            Command::Show(arguments) => show::run(arguments, connectors).await,
+            Command::Verify(arguments) => verify::run(arguments, connectors).await,
+            Command::Prune(arguments) => prune::run(arguments, connectors).await,
+        }
+    })
 }
-
-/// What a command prints when it went well.
-type Outcome = Result<String, Error>;
 
 impl Whose {
     /// Opens the log: of a job file the newest incarnation's, of a folder its own.

@@ -1,11 +1,11 @@
 //! `waterwheel checkpoint verify JOB [NUMBER]`
 
+use super::super::say;
 use super::{Outcome, Whose, bytes, failed, find, kind};
 use crate::Error;
-use crate::checkpoint::log::JobLog;
+use crate::checkpoint::intact::FileProblems;
 use crate::checkpoint::protocol::Manifest;
 use crate::pipeline::Connectors;
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Which.
@@ -27,10 +27,9 @@ pub(super) async fn run(arguments: &Arguments, connectors: &Connectors) -> Outco
         Some(number) => vec![find(&view, Some(number))?],
         None => view.manifests().collect(),
     };
-    // Most files belong to several checkpoints.
-    let mut known = BTreeMap::new();
+    let mut problems = FileProblems::new(&**log.storage());
     for manifest in chosen {
-        let found = check(&log, manifest, &mut known).await?;
+        let found = check(manifest, &mut problems).await?;
         let size = bytes(manifest.snapshot.full_bytes());
         let verdict = if found.is_empty() { "intact".to_owned() } else { format!("{} damaged", found.len()) };
         let files = manifest.snapshot.files().count();
@@ -41,21 +40,15 @@ pub(super) async fn run(arguments: &Arguments, connectors: &Connectors) -> Outco
     if faults.is_empty() {
         return Ok(text);
     }
-    crate::cli::say(text.trim_end());
+    say(text.trim_end());
     Err(Error::user(faults.join("\nwaterwheel: ")))
 }
 
 /// What is wrong with the state files of a checkpoint, a sentence a file.
-async fn check(log: &JobLog, manifest: &Manifest, known: &mut BTreeMap<String, Option<&'static str>>) -> Result<Vec<String>, Error> {
+async fn check(manifest: &Manifest, problems: &mut FileProblems<'_>) -> Result<Vec<String>, Error> {
     let mut faults = Vec::new();
     for file in manifest.snapshot.files() {
-        let problem = match known.get(&file.path) {
-            Some(problem) => *problem,
-            None => {
-                let content = log.storage().read(&file.path).await.map_err(failed)?;
-                *known.entry(file.path.clone()).or_insert(file.problem(content.as_ref()))
-            }
-        };
+        let problem = problems.of(file).await.map_err(failed)?;
         faults.extend(problem.map(|problem| format!("the state file {} {problem}", file.path)));
     }
     Ok(faults)

@@ -7,8 +7,7 @@ mod look;
 mod read;
 mod write;
 
-use super::{Format, fail};
-use crate::Error;
+use super::{Format, Outcome};
 use crate::pipeline::Connectors;
 use std::process::ExitCode;
 
@@ -39,27 +38,18 @@ enum Command {
     Diff(diff::Arguments),
 }
 
-/// What a command prints when it went well.
-type Outcome = Result<String, Error>;
-
 /// Runs a command. What is wrong is one sentence on the standard error, and exit code 1.
 pub(super) fn run(arguments: &Arguments, connectors: &Connectors) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("the runtime cannot be started: {error}"), 1),
-    };
-    let done = match &arguments.command {
-        Command::Create(arguments) => runtime.block_on(create::run(arguments, connectors)),
-        Command::List(arguments) => runtime.block_on(list::run(arguments)),
-        Command::Show(arguments) => runtime.block_on(look::show(arguments)),
-        Command::Verify(arguments) => runtime.block_on(look::verify(arguments)),
-        Command::Delete(arguments) => runtime.block_on(look::delete(arguments)),
-        Command::Read(arguments) => runtime.block_on(read::run(arguments)),
-        Command::Write(arguments) => runtime.block_on(write::run(arguments)),
-        Command::Diff(arguments) => runtime.block_on(diff::run(arguments)),
-    };
-    match done {
-        Ok(text) => super::print(&text),
-        Err(error) => fail(&error.chain(), 1),
-    }
+    super::answer(async {
+        match &arguments.command {
+            Command::Create(arguments) => create::run(arguments, connectors).await,
+            Command::List(arguments) => list::run(arguments).await,
+            Command::Show(arguments) => look::show(arguments).await,
+            Command::Verify(arguments) => look::verify(arguments).await,
+            Command::Delete(arguments) => look::delete(arguments).await,
+            Command::Read(arguments) => read::run(arguments).await,
+            Command::Write(arguments) => write::run(arguments).await,
+            Command::Diff(arguments) => diff::run(arguments).await,
+        }
+    })
 }
